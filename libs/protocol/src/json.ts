@@ -1,0 +1,62 @@
+/**
+ * JSON as it may cross a border: I-JSON (RFC 7493).
+ *
+ * Strings keep NUL and lone surrogates (they are escaped in JSON text, so they come back exactly);
+ * numbers that a double can't hold exactly as an integer are refused, as is a `__proto__` member,
+ * since either would silently become something else on the way.
+ */
+export type Json = null | boolean | number | string | readonly Json[] | { readonly [member: string]: Json };
+
+export type JsonParse =
+  | { readonly ok: true; readonly value: Json }
+  | { readonly ok: false; readonly because: 'not_json' | 'unsafe_number' | 'proto_member'; readonly message: string };
+
+const MAYBE_UNSAFE_NUMBER = /\d{16}|\d[eE]/;
+const STRING_LITERAL = /"(?:[^"\\]|\\.)*"/gs;
+const NUMBER_LITERAL = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const MAYBE_PROTO = /__proto__|\\u00[57]/i;
+
+/** Parses JSON text; never throws. Says which rule a text breaks and where to look. */
+export function parseJson(text: string): JsonParse {
+  let value: Json;
+  try {
+    value = JSON.parse(text) as Json;
+  } catch (error) {
+    return { ok: false, because: 'not_json', message: `value is not JSON: ${(error as Error).message}` };
+  }
+  if (MAYBE_UNSAFE_NUMBER.test(text)) {
+    const unsafe = firstUnsafeNumber(text);
+    if (unsafe !== undefined) {
+      return {
+        ok: false,
+        because: 'unsafe_number',
+        message: `number ${unsafe} can't be held exactly (beyond 2^53); send it as a string`,
+      };
+    }
+  }
+  if (MAYBE_PROTO.test(text) && hasProtoMember(value)) {
+    return { ok: false, because: 'proto_member', message: 'a member is named "__proto__"; rename it' };
+  }
+  return { ok: true, value };
+}
+
+function firstUnsafeNumber(text: string): string | undefined {
+  // Digits inside strings are text, not numbers.
+  const bare = text.replace(STRING_LITERAL, '""');
+  for (const literal of bare.match(NUMBER_LITERAL) ?? []) {
+    if (!isExactNumber(Number(literal))) return literal;
+  }
+  return undefined;
+}
+
+/** True for every number that JSON can carry without loss: finite, and safe when it is an integer. */
+export function isExactNumber(value: number): boolean {
+  return Number.isFinite(value) && (!Number.isInteger(value) || Number.isSafeInteger(value));
+}
+
+function hasProtoMember(value: Json): boolean {
+  if (value === null || typeof value !== 'object') return false;
+  if (Array.isArray(value)) return value.some(hasProtoMember);
+  const record = value as { readonly [member: string]: Json };
+  return Object.keys(record).some((name) => name === '__proto__' || hasProtoMember(record[name] ?? null));
+}

@@ -1,0 +1,80 @@
+import { z } from 'zod';
+import { Attempt, DurationMs, Instant, Step } from './ids.js';
+import type { Json } from './json.js';
+
+/** Any JSON value. The border has parsed the text already, so only presence is checked. */
+export const JsonValue = z.custom<Json>((value) => value !== undefined, 'a JSON value is missing');
+
+export const EffectClass = z.enum(['pure', 'idempotent', 'irreversible']);
+export type EffectClass = z.infer<typeof EffectClass>;
+
+/** How an effect may fire: at once by the worker that intends it, or only when the ledger grants it. */
+export const Fire = z.enum(['local', 'granted']);
+export type Fire = z.infer<typeof Fire>;
+
+export const FailureClass = z.enum([
+  'invalid_request',
+  'invalid_output',
+  'permission_denied',
+  'policy_denied',
+  'business_rejected',
+  'human_rejected',
+  'transient',
+  'overloaded',
+  'partial_effect',
+  'unknown_outcome',
+  'concurrency_conflict',
+  'cancelled',
+  'expired',
+  'incompatible_state',
+]);
+export type FailureClass = z.infer<typeof FailureClass>;
+
+/** A reference to a value kept in the artifact store under the SHA-256 of its bytes. */
+export const ArtifactRef = z.object({
+  sha256: z.string().regex(/^[0-9a-f]{64}$/),
+  bytes: z.number().int().nonnegative(),
+  mediaType: z.string().max(200),
+  scope: z.string().max(300),
+});
+export type ArtifactRef = z.infer<typeof ArtifactRef>;
+
+/** A value as it is recorded: in the event, by reference, or named as unreadable (never a reason to fire again). */
+export const Stored = z.union([
+  z.object({ value: JsonValue }),
+  z.object({ artifact: ArtifactRef }),
+  z.object({ unreadable: z.string().max(2000) }),
+]);
+export type Stored = z.infer<typeof Stored>;
+
+/** What shows an outcome. */
+export const Evidence = z.object({
+  kind: z.enum(['receipt', 'probe', 'person', 'host', 'ledger']),
+  note: z.string().max(2000).optional(),
+  at: Instant.optional(),
+});
+export type Evidence = z.infer<typeof Evidence>;
+
+export const Failure = z.object({
+  class: FailureClass,
+  message: z.string().max(4000),
+  retryAfterMs: DurationMs.optional(),
+  /** True when whoever reports it knows that nothing was applied at the target. */
+  notApplied: z.boolean().optional(),
+});
+export type Failure = z.infer<typeof Failure>;
+
+export const UnknownCause = z.enum(['deadline', 'host_lost', 'may_have_applied', 'refused_after_firing', 'contradiction']);
+export type UnknownCause = z.infer<typeof UnknownCause>;
+
+export const Outcome = z.discriminatedUnion('status', [
+  z.object({ status: z.literal('succeeded'), result: Stored, evidence: Evidence }),
+  z.object({ status: z.literal('rejected'), reason: z.string().max(4000), evidence: Evidence }),
+  z.object({ status: z.literal('failed'), failure: Failure, evidence: Evidence }),
+  z.object({ status: z.literal('unknown'), cause: UnknownCause, message: z.string().max(4000) }),
+]);
+export type Outcome = z.infer<typeof Outcome>;
+
+/** How one attempt at one step ended, as its host saw it. */
+export const Report = z.object({ step: Step, attempt: Attempt, outcome: Outcome });
+export type Report = z.infer<typeof Report>;

@@ -1,0 +1,205 @@
+import { z } from 'zod';
+import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, Step, Tenant, WorkerId } from './ids.js';
+import { Budgets, Ending, RecordKind, Usage } from './intent.js';
+import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
+import { message } from './message.js';
+
+/**
+ * A report as it stands in a run's stream. For a call that its worker fired by itself it also says
+ * what was called: this is how the ledger hears of it.
+ */
+export const Settled = Report.extend({
+  local: z
+    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional() })
+    .optional(),
+});
+export type Settled = z.infer<typeof Settled>;
+
+const progress = {
+  fence: Fence.optional(),
+  settles: z.array(Settled).optional(),
+  observed: z.array(Step).optional(),
+};
+
+export const Lease = z.object({
+  fence: Fence,
+  worker: WorkerId,
+  /** Offset of the announcement under which the worker holds the run's lane: one that comes back holds it anew. */
+  taken: z.number().int(),
+});
+export type Lease = z.infer<typeof Lease>;
+
+export const RunAccepted = message(
+  'RunAccepted',
+  z.object({
+    tenant: Tenant,
+    agent: Named.nullable(),
+    pool: Pool,
+    input: JsonValue,
+    inputDigest: Digest,
+    goal: z.string().optional(),
+    success: z.array(z.string()).optional(),
+    principal: z.string().optional(),
+    deadline: Instant.optional(),
+    budgets: Budgets.optional(),
+    /** Present when a worker for it was there at once. */
+    lease: Lease.optional(),
+  }),
+);
+
+/** A queued run's first lease. */
+export const LeaseGranted = message('LeaseGranted', z.object({ lease: Lease, because: z.enum(['worker_arrived', 'worker_changed']) }));
+
+/** What a resume looked at before it let the run go on; each point is a field. */
+export const Revalidation = z.object({
+  history: z.literal('intact'),
+  agentVersion: z.enum(['same', 'compatible']),
+  deadline: z.enum(['none', 'open']),
+  budgets: z.enum(['none', 'within']),
+});
+
+/** A run changed hands: the new lease, what was checked, what is replayed and what fires again. */
+export const RunResumed = message(
+  'RunResumed',
+  z.object({
+    lease: Lease,
+    because: z.enum(['worker_changed', 'worker_returned']),
+    revalidated: Revalidation,
+    /** How many recorded steps the new worker replays instead of doing them. */
+    replayed: z.number().int().nonnegative(),
+    /** Local calls without a result: each counts one more attempt under the same operation key. */
+    refired: z.array(z.object({ step: Step, attempt: Attempt })),
+  }),
+);
+
+export const RequestedCall = z.object({
+  step: Step,
+  tool: Named,
+  effect: EffectClass,
+  keyScope: z.enum(['run', 'target']),
+  args: JsonValue,
+  target: z.string().optional(),
+  key: OperationKey,
+  digest: Digest,
+  digestVersion: z.number().int(),
+});
+export type RequestedCall = z.infer<typeof RequestedCall>;
+
+/** An effect is intended: on the log before anything fires. */
+export const EffectRequested = message('EffectRequested', z.object({ call: RequestedCall, fire: Fire, ...progress }));
+export const GroupRequested = message('GroupRequested', z.object({ step: Step, calls: z.array(RequestedCall), ...progress }));
+export const StepRecorded = message(
+  'StepRecorded',
+  z.object({ step: Step, kind: RecordKind, name: z.string(), result: Stored, usage: Usage.optional(), ...progress }),
+);
+export const StepRetryScheduled = message(
+  'StepRetryScheduled',
+  z.object({ step: Step, kind: RecordKind, name: z.string(), attempt: Attempt, failure: Failure, retryAt: Instant, ...progress }),
+);
+export const StepFailed = message('StepFailed', z.object({ step: Step, kind: RecordKind, name: z.string(), attempt: Attempt, failure: Failure, ...progress }));
+export const StepsReported = message('StepsReported', z.object({ ...progress }));
+
+/** The ledger's word on an effect, where no worker had reported it before. */
+export const EffectSettled = message('EffectSettled', z.object({ step: Step, attempt: Attempt, outcome: Outcome }));
+/** A material outcome is unknown: the run can't complete until it is settled. */
+export const RunBlocked = message('RunBlocked', z.object({ step: Step, attempt: Attempt, cause: UnknownCause, message: z.string(), since: Instant }));
+
+export const RejectReason = z.enum([
+  'invalid',
+  'run_unknown',
+  'run_exists_with_other_input',
+  'run_ended',
+  'run_quarantined',
+  'operation_conflict',
+  'stale_fence',
+  'fence_required',
+  'unknown_tool',
+  'unknown_agent_version',
+  'invalid_arguments',
+  'local_not_allowed',
+  'group_not_allowed',
+  'too_large',
+  'key_mismatch',
+  'budget_exhausted',
+  'deadline_passed',
+  'outcome_unknown',
+  'steps_open',
+]);
+export type RejectReason = z.infer<typeof RejectReason>;
+
+export const IntentRejected = message(
+  'IntentRejected',
+  z.object({
+    intent: z.string(),
+    step: Step.optional(),
+    reason: RejectReason,
+    message: z.string(),
+    fence: z.number().optional(),
+    /** What makes this refusal one and the same when its intent is read again. */
+    token: z.string(),
+    settles: z.array(Settled).optional(),
+    /** A local call that was refused after it may have fired still binds its key. */
+    bound: RequestedCall.optional(),
+  }),
+);
+
+export const FinalEffect = z.object({
+  step: Step,
+  tool: Named,
+  key: OperationKey,
+  outcome: z.enum(['succeeded', 'rejected', 'failed', 'unknown']),
+  evidence: z.string(),
+  attempts: z.number().int(),
+});
+
+export const RunFinished = message(
+  'RunFinished',
+  z.object({
+    ending: Ending,
+    effects: z.array(FinalEffect),
+    /** Steps that the finishing worker did itself, and steps that it replayed from the record. */
+    steps: z.object({ fresh: z.number().int(), replayed: z.number().int() }),
+    ...progress,
+  }),
+);
+
+export const RunQuarantined = message(
+  'RunQuarantined',
+  z.object({ reason: z.enum(['incompatible_history', 'poison', 'history_damaged']), message: z.string(), step: Step.optional() }),
+);
+
+/** About a lane, not a run: which worker now has it, and up to where former hosts had taken its tasks. */
+export const LaneTaken = message(
+  'LaneTaken',
+  z.object({
+    pool: Pool,
+    lane: z.number().int(),
+    worker: WorkerId,
+    agents: z.array(Named),
+    taken: z.record(z.string(), z.number().int()),
+    /** Offset of the announcement on `agent.intents`: one read again changes nothing. */
+    offset: z.number().int(),
+  }),
+);
+
+/** Types on the topic `run.events`. */
+export const runMessages = [
+  RunAccepted,
+  LeaseGranted,
+  RunResumed,
+  EffectRequested,
+  GroupRequested,
+  StepRecorded,
+  StepRetryScheduled,
+  StepFailed,
+  StepsReported,
+  EffectSettled,
+  RunBlocked,
+  IntentRejected,
+  RunFinished,
+  RunQuarantined,
+  LaneTaken,
+] as const;
+
+/** Stream id of a lane's own events. A run id can't collide: it holds no control characters, nor may it begin so. */
+export const laneStream = (pool: Pool, lane: number): string => `~lane/${pool}/${lane}`;

@@ -1,0 +1,2 @@
+export { fileArtifactStore } from './file-store.js';
+export { ArtifactDamaged, ArtifactDenied, ArtifactMissing, type ArtifactScope, type ArtifactStore } from './store.js';

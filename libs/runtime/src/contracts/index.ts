@@ -1,0 +1,1 @@
+export { openContractBook, type ContractBook, type ContractSource } from './book.js';

@@ -1,0 +1,6 @@
+export * from './ports.js';
+export * from './contracts/index.js';
+export * from './crash-point.js';
+export * from './loop/index.js';
+export * from './store/index.js';
+export * from './system.js';

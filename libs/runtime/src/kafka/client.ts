@@ -1,0 +1,21 @@
+import { Kafka, logLevel, type logCreator } from 'kafkajs';
+
+export interface ConnectOptions {
+  readonly brokers: readonly string[];
+  readonly clientId: string;
+}
+
+/** kafkajs warns of partitioner defaults and logs each rebalance as an error; what matters reaches callers as values. */
+const silent: logCreator = () => () => undefined;
+
+export function connect({ brokers, clientId }: ConnectOptions): Kafka {
+  return new Kafka({
+    clientId,
+    brokers: [...brokers],
+    logLevel: logLevel.NOTHING,
+    logCreator: silent,
+    connectionTimeout: 3000,
+    requestTimeout: 10_000,
+    retry: { initialRetryTime: 100, maxRetryTime: 2000, retries: 8 },
+  });
+}

@@ -1,0 +1,75 @@
+import type { Broker, Cluster } from 'kafkajs';
+import type { Membership } from '../ports.js';
+
+/**
+ * The one place where kafkajs is extended. Its consumer replaces the generation at each sync and
+ * shows neither it nor the moment a heartbeat was sent; a host must commit a task under the very
+ * generation in which it was polled. So the calls to the group coordinator are watched as they
+ * pass: nothing is changed, delayed or answered here.
+ */
+export interface CoordinatorEvents {
+  /** A join begins: whatever was held is held no longer for certain. */
+  onJoining(): void;
+  onSynced(membership: Membership): void;
+  onHeartbeatAnswered(membership: Membership, sentAt: number): void;
+  /** An answer spoke of a rebalance or of a member that the group no longer knows. */
+  onMembershipDoubted(): void;
+}
+
+interface GroupRequest {
+  readonly memberId: string;
+  readonly generationId?: number;
+  readonly groupGenerationId?: number;
+}
+
+type GroupCall = (request: GroupRequest) => Promise<unknown>;
+
+const DOUBTS: readonly string[] = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION', 'UNKNOWN_MEMBER_ID', 'FENCED_INSTANCE_ID', 'MEMBER_ID_REQUIRED'];
+
+/** The Kafka error code that a kafkajs error carries, if any. */
+export const errorType = (error: unknown): string | undefined =>
+  typeof error === 'object' && error !== null && 'type' in error && typeof error.type === 'string' ? error.type : undefined;
+
+export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');
+
+export function watchCoordinator(cluster: Cluster, events: CoordinatorEvents, now: () => number): void {
+  const find = cluster.findGroupCoordinator.bind(cluster);
+  cluster.findGroupCoordinator = async (group) => watched(await find(group), events, now);
+}
+
+function watched(broker: Broker, events: CoordinatorEvents, now: () => number): Broker {
+  return new Proxy(broker, {
+    get(target, name): unknown {
+      const member: unknown = Reflect.get(target, name, target);
+      if (typeof member !== 'function') return member;
+      const call = member.bind(target) as GroupCall;
+      switch (name) {
+        case 'joinGroup':
+          return (request: GroupRequest) => {
+            events.onJoining();
+            return call(request);
+          };
+        case 'syncGroup':
+          return async (request: GroupRequest) => {
+            const answer = await call(request);
+            events.onSynced({ memberId: request.memberId, generation: request.generationId ?? -1 });
+            return answer;
+          };
+        case 'heartbeat':
+          return async (request: GroupRequest) => {
+            const sentAt = now();
+            try {
+              const answer = await call(request);
+              events.onHeartbeatAnswered({ memberId: request.memberId, generation: request.groupGenerationId ?? -1 }, sentAt);
+              return answer;
+            } catch (error) {
+              if (speaksOfRebalance(error)) events.onMembershipDoubted();
+              throw error;
+            }
+          };
+        default:
+          return call;
+      }
+    },
+  });
+}

@@ -1,0 +1,126 @@
+import { randomUUID } from 'node:crypto';
+import type { LogRecord } from '../ports.js';
+import { connect, type ConnectOptions } from './client.js';
+import { createLaneGroup } from './lane-group.js';
+
+export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
+  readonly topic: string;
+  readonly from: 'beginning' | 'end' | { readonly time: number } | { readonly offset: number };
+  /** All lanes when absent. */
+  readonly lanes?: readonly number[];
+  readonly onRecord: (record: LogRecord) => void;
+  readonly onError?: (error: Error) => void;
+}
+
+export interface Tail {
+  /** Resolves when every record that was there at the start has been delivered. */
+  readonly caughtUp: Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Reads a topic without sharing it: every caller gets every record of the lanes named, from the
+ * place named on. It commits nothing. Retried fetches may deliver nothing twice, services' own
+ * republications may: drop those by (`ce_source`, `ce_lane`, `ce_seq`).
+ */
+export async function tail(options: TailOptions): Promise<Tail> {
+  const clientId = `tail-${randomUUID()}`;
+  const next = new Map<number, number>();
+  const target = new Map<number, number>();
+  let resolveCaughtUp: () => void = () => undefined;
+  let rejectCaughtUp: (error: Error) => void = () => undefined;
+  const caughtUp = new Promise<void>((resolve, reject) => {
+    resolveCaughtUp = resolve;
+    rejectCaughtUp = reject;
+  });
+  caughtUp.catch(() => undefined);
+  const fail = (error: Error): void => {
+    rejectCaughtUp(error);
+    options.onError?.(error);
+  };
+  const check = (): void => {
+    if ([...target].every(([lane, end]) => (next.get(lane) ?? 0) >= end)) resolveCaughtUp();
+  };
+  const group = createLaneGroup({
+    brokers: options.brokers,
+    clientId,
+    groupId: `holdfast.${clientId}`,
+    topics: [options.topic],
+    handlers: {
+      onAssigned: ({ lanes }) => {
+        void position(lanes.filter((lane) => options.lanes?.includes(lane) ?? true)).catch(fail);
+      },
+      onRevoked: () => undefined,
+      onRecords: (records) => {
+        for (const record of records) {
+          if (record.offset < (next.get(record.lane) ?? 0)) continue;
+          next.set(record.lane, record.offset + 1);
+          options.onRecord(record);
+        }
+        check();
+        return Promise.resolve();
+      },
+      onCrash: fail,
+    },
+  });
+  const position = async (lanes: readonly number[]): Promise<void> => {
+    const offsets = await group.offsets(options.topic);
+    const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, options.from.time) : new Map<number, number>();
+    for (const lane of lanes) {
+      const bounds = offsets.get(lane) ?? { first: 0, next: 0 };
+      if (!next.has(lane)) next.set(lane, startOf(options.from, bounds, byTime.get(lane)));
+      if (!target.has(lane)) target.set(lane, bounds.next);
+    }
+    group.open(lanes.map((lane) => ({ topic: options.topic, lane, offset: next.get(lane) ?? 0 })));
+    check();
+  };
+  await group.start();
+  return { caughtUp, close: () => group.stop() };
+}
+
+function startOf(from: TailOptions['from'], bounds: { first: number; next: number }, atTime: number | undefined): number {
+  if (from === 'beginning') return bounds.first;
+  if (from === 'end') return bounds.next;
+  if ('offset' in from) return Math.max(from.offset, bounds.first);
+  return atTime === undefined || atTime < 0 ? bounds.next : atTime;
+}
+
+async function offsetsAt(options: TailOptions, time: number): Promise<Map<number, number>> {
+  const admin = connect({ brokers: options.brokers, clientId: 'tail-admin' }).admin();
+  await admin.connect();
+  try {
+    const entries = await admin.fetchTopicOffsetsByTimestamp(options.topic, time);
+    return new Map(entries.map(({ partition, offset }) => [partition, Number(offset)]));
+  } finally {
+    await admin.disconnect();
+  }
+}
+
+/** Reads a stretch of one lane: offsets `from` up to, not including, `to`. */
+export async function readLane(brokers: readonly string[], topic: string, lane: number, from: number, to: number): Promise<LogRecord[]> {
+  if (from >= to) return [];
+  const records: LogRecord[] = [];
+  let done: () => void = () => undefined;
+  let failed: (error: Error) => void = () => undefined;
+  const complete = new Promise<void>((resolve, reject) => {
+    done = resolve;
+    failed = reject;
+  });
+  const reader = await tail({
+    brokers,
+    topic,
+    lanes: [lane],
+    from: { offset: from },
+    onRecord: (record) => {
+      if (record.offset < to) records.push(record);
+      if (record.offset >= to - 1) done();
+    },
+    onError: failed,
+  });
+  try {
+    await Promise.race([complete, reader.caughtUp]);
+    return records;
+  } finally {
+    await reader.close();
+  }
+}

@@ -1,0 +1,240 @@
+import { DeadLetter, topics, type Message } from '@holdfast/protocol';
+import type { LogRecord, Random } from '../ports.js';
+import type { AgendaEntry, JournalRow, LaneWrite, Progress, SharedWrite } from '../store/types.js';
+import { chainHash } from './chain.js';
+import type { Lane } from './lane.js';
+import type { Marks } from './inbound.js';
+import type { Service, Turn } from './service.js';
+import type { Cached } from './streams.js';
+
+/** A handler asked for something that the turn had not fetched: fetch it and begin the turn anew. */
+export class Missing extends Error {
+  override readonly name = 'Missing';
+  readonly what: 'stream' | 'lock';
+  readonly id: string;
+  constructor(what: 'stream' | 'lock', id: string) {
+    super(`${what} ${id} was not fetched before the turn`);
+    this.what = what;
+    this.id = id;
+  }
+}
+
+export interface DraftContext<State, Event extends Message> {
+  readonly service: Service<State, Event>;
+  readonly random: Random;
+  readonly now: number;
+  readonly locked: ReadonlyMap<string, string | null>;
+  readonly count: (what: string, because: string) => void;
+}
+
+const LOOK_AGAIN_MS = 100;
+
+interface Mark {
+  readonly rows: number;
+  readonly last: Record<string, number>;
+  readonly undo: number;
+  readonly shared: number;
+}
+
+/**
+ * What one turn decides for one lane, before it is written. Nothing of the lane changes until the
+ * transaction has been committed, so a draft can be thrown away whole, or back to a mark.
+ */
+export class Draft<State, Event extends Message> implements Turn<State, Event>, Marks {
+  readonly lane: number;
+  readonly now: number;
+  readonly seen: Record<string, number>;
+  readonly parked: Record<string, number>;
+  readonly #of: Lane<State>;
+  readonly #context: DraftContext<State, Event>;
+  readonly #offsets: Record<string, number>;
+  readonly #rows: JournalRow[] = [];
+  readonly #streams = new Map<string, Cached<State>>();
+  readonly #undo: (() => void)[] = [];
+  readonly #shared: SharedWrite[] = [];
+  readonly #wakes: { stream: string; at: number }[] = [];
+  #last: Record<string, number>;
+  #record: LogRecord | null = null;
+
+  constructor(lane: Lane<State>, context: DraftContext<State, Event>) {
+    this.lane = lane.id;
+    this.now = context.now;
+    this.#of = lane;
+    this.#context = context;
+    this.#offsets = { ...lane.progress.offsets };
+    this.seen = { ...lane.progress.seen };
+    this.parked = { ...lane.progress.parked };
+    this.#last = { ...lane.progress.last };
+  }
+
+  /** The record being handled; its offset counts as read. */
+  at(record: LogRecord): void {
+    this.#record = record;
+    this.#offsets[record.topic] = record.offset + 1;
+  }
+
+  mark(): Mark {
+    return { rows: this.#rows.length, last: { ...this.#last }, undo: this.#undo.length, shared: this.#shared.length };
+  }
+
+  backTo(mark: Mark): void {
+    this.#rows.length = mark.rows;
+    this.#last = mark.last;
+    this.#shared.length = mark.shared;
+    while (this.#undo.length > mark.undo) this.#undo.pop()?.();
+  }
+
+  random(): number {
+    return this.#context.random.next();
+  }
+
+  state(stream: string): State {
+    return this.#cached(stream).state;
+  }
+
+  tenantOf(stream: string): string {
+    return this.#cached(stream).tenant;
+  }
+
+  record(stream: string, tenant: string, event: Event): void {
+    const { service } = this.#context;
+    const before = this.#cached(stream);
+    const version = before.version + 1;
+    const data = JSON.stringify(event.data);
+    const hash = chainHash(before.hash, { stream, version, type: event.type, time: this.now, tenant, data });
+    this.#append(service.ownTopic, stream, tenant, event.type, data, version, hash);
+    const known = this.#streams.get(stream);
+    this.#undo.push(() => (known === undefined ? this.#streams.delete(stream) : this.#streams.set(stream, known)));
+    this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event) });
+  }
+
+  send(topic: string, stream: string, tenant: string, message: Message): void {
+    this.#append(topic, stream, tenant, message.type, JSON.stringify(message.data), null, null);
+  }
+
+  seqAhead(n: number): number {
+    return this.#of.progress.nextSeq + this.#rows.length + n;
+  }
+
+  open(tag: string): readonly string[] {
+    return this.#of.agenda.open(tag);
+  }
+
+  wake(stream: string, at: number): void {
+    this.#wakes.push({ stream, at });
+  }
+
+  shared(key: string): string | null {
+    for (let i = this.#shared.length - 1; i >= 0; i -= 1) if (this.#shared[i]?.key === key) return this.#shared[i]?.data ?? null;
+    const data = this.#context.locked.get(key);
+    if (data === undefined) throw new Missing('lock', key);
+    return data;
+  }
+
+  putShared(key: string, data: string): void {
+    this.#shared.push({ key, data });
+  }
+
+  park(reason: string, message: string): void {
+    const record = this.#record;
+    if (record === null) return;
+    // Read again, it stays parked as it is.
+    if (record.offset < (this.parked[record.topic] ?? 0)) return;
+    this.parked[record.topic] = record.offset + 1;
+    const type = record.headers['ce_type'];
+    this.send(
+      topics.deadLetters,
+      record.key ?? `~${record.topic}`,
+      'default',
+      DeadLetter({
+        topic: record.topic,
+        partition: record.lane,
+        offset: record.offset,
+        key: record.key?.slice(0, 1000) ?? null,
+        type: type === undefined ? null : String(type).slice(0, 200),
+        reason,
+        message: message.slice(0, 4000),
+        excerpt: record.value?.slice(0, 1000) ?? '',
+      }),
+    );
+  }
+
+  count(what: string, because: string): void {
+    this.#context.count(what, because);
+  }
+
+  /** Whether writing it would change more than marks. */
+  hasRows(): boolean {
+    return this.#rows.length > 0 || this.#shared.length > 0;
+  }
+
+  /** Brings the agenda up to date and says what is to be written. `due`: streams that were looked at because their time had come. */
+  finish(due: ReadonlySet<string>): LaneWrite {
+    const { service, now } = this.#context;
+    const agenda: AgendaEntry[] = this.#of.agenda.takeClosed(now, 500);
+    for (const stream of new Set([...due, ...this.#streams.keys()])) {
+      const value = service.agenda(this.state(stream), stream);
+      // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
+      const dueAt = value.dueAt !== null && due.has(stream) ? Math.max(value.dueAt, now + LOOK_AGAIN_MS) : value.dueAt;
+      const entry = this.#of.agenda.update(stream, { ...value, dueAt }, now);
+      if (entry !== null) agenda.push(entry);
+    }
+    for (const { stream, at } of this.#wakes) {
+      const entry = this.#of.agenda.wake(stream, at);
+      if (entry !== null) agenda.push(entry);
+    }
+    const { lane, epoch, nextSeq } = this.#of.progress;
+    const progress: Progress = {
+      lane,
+      epoch,
+      offsets: this.#offsets,
+      seen: this.seen,
+      parked: this.parked,
+      last: this.#last,
+      nextSeq: nextSeq + this.#rows.length,
+      published: this.#of.published,
+    };
+    return { progress, expectedNextSeq: nextSeq, rows: this.#rows, agenda: dedupeByStream(agenda), shared: lastByKey(this.#shared) };
+  }
+
+  /** The transaction is committed: the lane moves on. */
+  apply(write: LaneWrite): void {
+    this.#of.committed(write.progress, this.#streams);
+    this.#of.agenda.written(write.agenda);
+  }
+
+  #cached(stream: string): Cached<State> {
+    const cached = this.#streams.get(stream) ?? this.#of.stream(stream);
+    if (cached === undefined) throw new Missing('stream', stream);
+    return cached;
+  }
+
+  #append(topic: string, stream: string, tenant: string, type: string, data: string, version: number | null, hash: string | null): void {
+    const seq = this.seqAhead(0);
+    const trace = this.#record?.headers['traceparent'];
+    this.#rows.push({
+      lane: this.lane,
+      seq,
+      topic,
+      prev: this.#last[topic] ?? 0,
+      stream,
+      type,
+      version,
+      time: this.now,
+      tenant,
+      hash,
+      trace: trace === undefined ? null : String(trace).slice(0, 100),
+      data,
+    });
+    this.#last[topic] = seq;
+  }
+}
+
+/** A multi-row upsert may name each row once: the last word counts. */
+function dedupeByStream(entries: readonly AgendaEntry[]): AgendaEntry[] {
+  return [...new Map(entries.map((entry) => [entry.stream, entry])).values()];
+}
+
+function lastByKey(writes: readonly SharedWrite[]): SharedWrite[] {
+  return [...new Map(writes.map((write) => [write.key, write])).values()];
+}

@@ -1,0 +1,115 @@
+import { decodeHeaders, parseJson, VALUE_BYTES_MAX, describeIssues, type Envelope, type Message } from '@holdfast/protocol';
+import type { LogRecord } from '../ports.js';
+import type { Inbound, Route, Service, Unreadable } from './service.js';
+
+export type Inspected<State, Event extends Message> =
+  | { readonly kind: 'skip'; readonly because: 'duplicate' | 'not_routed' | 'parked_before' }
+  | { readonly kind: 'message'; readonly inbound: Inbound; readonly route: Route<State, Event> }
+  | { readonly kind: 'unreadable'; readonly problem: Unreadable }
+  /** The lane can't go past this record. */
+  | { readonly kind: 'halt'; readonly reason: string };
+
+/** Marks that inspection reads, and moves where a service's row has been seen: kept in the lane's progress. */
+export interface Marks {
+  readonly seen: Record<string, number>;
+  readonly parked: Readonly<Record<string, number>>;
+}
+
+interface TopicTable<State, Event extends Message> {
+  readonly writtenBy: 'service' | 'outsider';
+  readonly known: ReadonlySet<string>;
+  readonly routes: ReadonlyMap<string, Route<State, Event>>;
+}
+
+/** Tells what a record is: a message for a handler, one to skip, one to park, or one that stops the lane. */
+export class Inspector<State, Event extends Message> {
+  readonly #topics: ReadonlyMap<string, TopicTable<State, Event>>;
+  readonly #laneOf: (key: string) => number;
+
+  constructor(service: Service<State, Event>, laneOf: (key: string) => number) {
+    this.#laneOf = laneOf;
+    this.#topics = new Map(
+      service.inbound.map((topic) => [
+        topic.name,
+        {
+          writtenBy: topic.writtenBy,
+          known: new Set(topic.types.map(({ type }) => type)),
+          routes: new Map(service.routes.filter((route) => route.topic === topic.name).map((route) => [route.type, route])),
+        },
+      ]),
+    );
+  }
+
+  inspect(record: LogRecord, marks: Marks): Inspected<State, Event> {
+    const table = this.#topics.get(record.topic);
+    if (table === undefined) return { kind: 'skip', because: 'not_routed' };
+    const envelope = decodeHeaders(record.headers, record.key, record.time);
+    return table.writtenBy === 'service' ? this.#fromService(record, envelope, table, marks) : this.#fromOutsider(record, envelope, table, marks);
+  }
+
+  #fromService(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks): Inspected<State, Event> {
+    const { topic, lane, offset } = record;
+    if (envelope?.seq === undefined || envelope.lane === undefined || envelope.prev === undefined) {
+      // Not a service's: services number every row.
+      return this.#park(record, envelope, 'not_from_a_service', `a record without ce_seq, ce_lane and ce_prevseq on ${topic}, which only services write`, undefined, marks);
+    }
+    const source = `${topic}|${envelope.source}|${envelope.lane}`;
+    const last = marks.seen[source];
+    if (last !== undefined) {
+      if (envelope.seq <= last) return { kind: 'skip', because: 'duplicate' };
+      if (envelope.prev > last) {
+        return { kind: 'halt', reason: `gap on ${topic}/${lane} at offset ${offset}: ${envelope.source} says seq ${envelope.prev} came before ${envelope.seq}, last seen is ${last}` };
+      }
+    }
+    if (!table.known.has(envelope.type)) {
+      return { kind: 'halt', reason: `message type "${envelope.type}" on ${topic}/${lane} at offset ${offset} is not known to this version; the lane waits for a newer one` };
+    }
+    const route = table.routes.get(envelope.type);
+    if (route === undefined) {
+      marks.seen[source] = envelope.seq;
+      return { kind: 'skip', because: 'not_routed' };
+    }
+    const read = readData(record, route);
+    if (!read.ok) return { kind: 'halt', reason: `${envelope.type} on ${topic}/${lane} at offset ${offset} can't be read by this version: ${read.message}` };
+    marks.seen[source] = envelope.seq;
+    return { kind: 'message', inbound: { envelope, record, data: read.data }, route };
+  }
+
+  #fromOutsider(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks): Inspected<State, Event> {
+    if (envelope === undefined) return this.#park(record, envelope, 'no_type', 'the record has no ce_type header', undefined, marks);
+    const bytes = record.value === null ? 0 : Buffer.byteLength(record.value);
+    if (bytes > VALUE_BYTES_MAX) {
+      return this.#park(record, envelope, 'too_large', `${envelope.type} has ${bytes} bytes, the limit is ${VALUE_BYTES_MAX}; store the large value as an artifact and send its reference`, undefined, marks);
+    }
+    if (!table.known.has(envelope.type)) return this.#park(record, envelope, 'unknown_type', `no message type "${envelope.type}" on ${record.topic}`, undefined, marks);
+    if (envelope.subject !== record.key) {
+      return this.#park(record, envelope, 'key_mismatch', `the record's key is ${quote(record.key)}, its ce_subject ${quote(envelope.subject)}; both must be the run id`, undefined, marks);
+    }
+    if (!envelope.subject.startsWith('~') && this.#laneOf(envelope.subject) !== record.lane) {
+      return this.#park(record, envelope, 'wrong_partition', `key ${quote(record.key)} belongs to partition ${this.#laneOf(envelope.subject)}, not ${record.lane}; use Kafka's default partitioner`, undefined, marks);
+    }
+    const route = table.routes.get(envelope.type);
+    if (route === undefined) return { kind: 'skip', because: 'not_routed' };
+    const read = readData(record, route);
+    if (!read.ok) return this.#park(record, envelope, read.because, read.message, read.data, marks);
+    return { kind: 'message', inbound: { envelope, record, data: read.data }, route };
+  }
+
+  #park(record: LogRecord, envelope: Envelope | undefined, reason: string, message: string, data: Unreadable['data'], marks: Marks): Inspected<State, Event> {
+    if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'parked_before' };
+    return { kind: 'unreadable', problem: { record, envelope, reason, message, data } };
+  }
+}
+
+const quote = (text: string | null): string => (text === null ? 'null' : JSON.stringify(text.slice(0, 80)));
+
+type Read = { readonly ok: true; readonly data: unknown } | { readonly ok: false; readonly because: string; readonly message: string; readonly data: Unreadable['data'] };
+
+function readData<State, Event extends Message>(record: LogRecord, route: Route<State, Event>): Read {
+  if (record.value === null) return { ok: false, because: 'invalid', message: `${route.type} without a value`, data: undefined };
+  const parsed = parseJson(record.value);
+  if (!parsed.ok) return { ok: false, because: parsed.because, message: parsed.message, data: undefined };
+  const checked = route.message.schema.safeParse(parsed.value);
+  if (!checked.success) return { ok: false, because: 'invalid', message: `${route.type}: ${describeIssues(checked.error)}`, data: parsed.value };
+  return { ok: true, data: checked.data };
+}

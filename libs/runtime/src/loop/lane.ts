@@ -1,0 +1,69 @@
+import type { LogRecord } from '../ports.js';
+import type { JournalRow, Progress } from '../store/types.js';
+import { Agenda } from './agenda.js';
+import type { Cached } from './streams.js';
+
+/** How many streams at rest a lane keeps folded in memory. */
+const RESTING_STREAMS_MAX = 2000;
+
+/** What an instance holds of one lane: its progress as committed, what arrived, and folded states. */
+export class Lane<State> {
+  readonly id: number;
+  readonly agenda = new Agenda();
+  progress: Progress;
+  inbox: LogRecord[] = [];
+  /** Next offset that may enter the inbox, by topic. */
+  readonly arriving: Map<string, number>;
+  /** Ends of the topics when the lane was taken: no timer fires before all is read up to there. */
+  readonly backlog: ReadonlyMap<string, number>;
+  /** Set when the lane can't go on without help; says why. */
+  halted: string | null = null;
+  /** Set when another instance has taken the lane, or this one gave it up. */
+  gone = false;
+  /** Published up to this `seq`, as the publisher last said. */
+  published: number;
+  readonly #streams = new Map<string, Cached<State>>();
+
+  constructor(progress: Progress, backlog: ReadonlyMap<string, number>) {
+    this.id = progress.lane;
+    this.progress = progress;
+    this.published = progress.published;
+    this.backlog = backlog;
+    this.arriving = new Map(Object.entries(progress.offsets));
+  }
+
+  /** Whether everything that was there at assignment has been decided on. */
+  caughtUp(): boolean {
+    for (const [topic, end] of this.backlog) if ((this.progress.offsets[topic] ?? 0) < end) return false;
+    return true;
+  }
+
+  stream(id: string): Cached<State> | undefined {
+    return this.#streams.get(id);
+  }
+
+  /** Keeps a stream's fold; the ones used least recently go first when there are too many. */
+  keep(id: string, cached: Cached<State>): void {
+    this.#streams.delete(id);
+    this.#streams.set(id, cached);
+  }
+
+  /** Forgets folds beyond the limit, oldest use first, but none that is open. */
+  trim(isOpen: (state: State, id: string) => boolean): void {
+    let over = this.#streams.size - RESTING_STREAMS_MAX;
+    if (over < RESTING_STREAMS_MAX / 4) return;
+    for (const [id, { state }] of this.#streams) {
+      if (over <= 0) return;
+      if (isOpen(state, id)) continue;
+      this.#streams.delete(id);
+      over -= 1;
+    }
+  }
+
+  committed(progress: Progress, streams: ReadonlyMap<string, Cached<State>>): void {
+    this.progress = progress;
+    for (const [id, cached] of streams) this.keep(id, cached);
+  }
+}
+
+export type RowsOf = ReadonlyMap<string, readonly JournalRow[]>;

@@ -1,0 +1,422 @@
+import { serviceSource, type Message } from '@holdfast/protocol';
+import { crashPoint } from '../crash-point.js';
+import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Random } from '../ports.js';
+import type { LaneWrite, LockedStore, Store } from '../store/types.js';
+import { pause } from '../system.js';
+import { Lane } from './lane.js';
+import { Publisher } from './publisher.js';
+import type { Service } from './service.js';
+import { decideTurn, type LaneWork } from './turn.js';
+import { Inspector } from './inbound.js';
+
+/** Messages and timers taken in one turn, over all lanes. */
+const TURN_MESSAGES_MAX = 4000;
+const TURN_TIMERS_MAX = 2000;
+/** Arrived and not yet taken; beyond it fetching is held back. */
+const INBOX_MAX = 16_000;
+const RETRY_FIRST_MS = 50;
+const RETRY_MOST_MS = 5000;
+/** How long a stopping instance waits for its last rows to be published. */
+const FLUSH_MS = 5000;
+/** How long marks that led to no row may wait for a transaction of their own. */
+const QUIET_WRITE_MS = 500;
+
+export interface LoopOptions<State, Event extends Message> {
+  readonly service: Service<State, Event>;
+  readonly store: Store;
+  readonly writer: LogWriter;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly laneOf: (key: string) => number;
+  /** Makes this instance's membership in the service's lane group. */
+  readonly join: (handlers: LaneGroupHandlers) => LaneGroup;
+  /** Makes topics that publishing may be missing. */
+  readonly repair: (topics: readonly string[]) => Promise<void>;
+  readonly onAlarm: (what: string, detail: Record<string, unknown>) => void;
+  readonly onFatal: (error: Error) => void;
+}
+
+export interface LoopHealth {
+  readonly lanes: number;
+  readonly halted: readonly { readonly lane: number; readonly reason: string }[];
+  /** Milliseconds that the oldest unpublished row has waited; 0 when none does. */
+  readonly unpublishedMs: number;
+  /** Milliseconds since the loop last came round while there was work. */
+  readonly stuckMs: number;
+  readonly waiting: number;
+}
+
+/**
+ * The loop of one instance: take everything that has arrived on its lanes and every timer now due,
+ * load the states concerned, decide, write journal and progress in one transaction, publish, go on.
+ */
+export class Loop<State, Event extends Message> {
+  readonly counts = new Map<string, number>();
+  readonly #options: LoopOptions<State, Event>;
+  readonly #inspector: Inspector<State, Event>;
+  readonly #lanes = new Map<number, Lane<State>>();
+  #group: LaneGroup | null = null;
+  #publisher: Publisher | null = null;
+  #stopping = false;
+  #running: Promise<void> | null = null;
+  #wake: () => void = () => undefined;
+  #waiting = 0;
+  #roomWaiters: (() => void)[] = [];
+  #busySince: number | null = null;
+  /** Assignments are worked off one after the other, the newest last. */
+  #assigning: Promise<void> = Promise.resolve();
+  #assignments = 0;
+
+  constructor(options: LoopOptions<State, Event>) {
+    this.#options = options;
+    this.#inspector = new Inspector(options.service, options.laneOf);
+  }
+
+  async start(): Promise<void> {
+    const { service, store, writer, clock, onAlarm } = this.#options;
+    const source = serviceSource(service.name, await store.incarnation());
+    this.#publisher = new Publisher({
+      service: service.name,
+      source,
+      writer,
+      clock,
+      onPublished: (lane, seq) => {
+        const held = this.#lanes.get(lane);
+        if (held !== undefined && seq > held.published) held.published = seq;
+      },
+      onTrouble: (error) => onAlarm('publish', { error: error.message }),
+      repair: this.#options.repair,
+    });
+    this.#group = this.#options.join({
+      onAssigned: (assignment) => this.#assigned(assignment),
+      onRevoked: () => undefined, // Every write is conditional on the epoch; what is decided may still be written.
+      onRecords: (records) => this.#arrived(records),
+      onCrash: (error) => this.#options.onFatal(error),
+    });
+    this.#running = this.#run();
+    this.#running.catch((error: unknown) => this.#options.onFatal(error instanceof Error ? error : new Error(String(error))));
+    await this.#group.start();
+  }
+
+  /** Stops fetching and leaves the group, ends the turn in hand, publishes what is committed. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#assignments += 1;
+    await this.#group?.stop();
+    this.#wake();
+    await this.#running;
+    await this.#publisher?.flush(FLUSH_MS);
+    await this.#writeQuietly();
+    this.#publisher?.close();
+  }
+
+  health(): LoopHealth {
+    const now = this.#options.clock.now();
+    const since = this.#publisher?.waitingSince() ?? null;
+    const lanes = [...this.#lanes.values()];
+    return {
+      lanes: lanes.length,
+      halted: lanes.flatMap(({ id, halted }) => (halted === null ? [] : [{ lane: id, reason: halted }])),
+      unpublishedMs: since === null ? 0 : now - since,
+      stuckMs: this.#busySince === null ? 0 : now - this.#busySince,
+      waiting: this.#waiting,
+    };
+  }
+
+  async #run(): Promise<void> {
+    let lastWrite = this.#options.clock.now();
+    while (!this.#stopping) {
+      const works = this.#collect();
+      if (works.length === 0) {
+        this.#busySince = null;
+        const idleUntil = await this.#idle(lastWrite);
+        if (idleUntil === 'quiet') {
+          await this.#writeQuietly();
+          lastWrite = this.#options.clock.now();
+        }
+        continue;
+      }
+      this.#busySince = this.#options.clock.now();
+      await this.#turn(works);
+      lastWrite = this.#options.clock.now();
+    }
+  }
+
+  /** Waits for something to do; `quiet` when marks have waited long enough for a write of their own. */
+  #idle(lastWrite: number): Promise<'work' | 'quiet'> {
+    const { clock } = this.#options;
+    const now = clock.now();
+    const unwritten = [...this.#lanes.values()].some((lane) => lane.published !== lane.progress.published && !lane.gone);
+    const quietAt = unwritten ? lastWrite + QUIET_WRITE_MS : Infinity;
+    let alarmAt = Infinity;
+    for (const lane of this.#lanes.values()) if (lane.halted === null && lane.caughtUp()) alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
+    return new Promise((resolve) => {
+      const at = Math.min(quietAt, alarmAt, now + 1000);
+      const cancel = clock.after(Math.max(0, at - now), () => resolve(quietAt <= clock.now() ? 'quiet' : 'work'));
+      this.#wake = () => {
+        cancel();
+        resolve('work');
+      };
+    });
+  }
+
+  #collect(): LaneWork<State>[] {
+    const now = this.#options.clock.now();
+    const works: LaneWork<State>[] = [];
+    let room = TURN_MESSAGES_MAX;
+    let timers = TURN_TIMERS_MAX;
+    for (const lane of this.#lanes.values()) {
+      if (lane.halted !== null || lane.gone) continue;
+      const records = lane.inbox.length <= room ? lane.inbox : lane.inbox.slice(0, room);
+      lane.inbox = lane.inbox.length <= room ? [] : lane.inbox.slice(room);
+      room -= records.length;
+      // Old deadlines must not fire before what has arrived meanwhile is read: else they look like unknowns.
+      const due = lane.caughtUp() ? lane.agenda.takeDue(now, timers) : [];
+      timers -= due.length;
+      if (records.length > 0 || due.length > 0) works.push({ lane, records, due });
+    }
+    const taken = works.reduce((sum, { records }) => sum + records.length, 0);
+    this.#waiting -= taken;
+    if (this.#waiting < INBOX_MAX) for (const release of this.#roomWaiters.splice(0)) release();
+    return works;
+  }
+
+  async #turn(works: readonly LaneWork<State>[]): Promise<void> {
+    const { service, store, clock, random } = this.#options;
+    let locked: LockedStore | null = null;
+    const turn = await this.#insist('load', works, () =>
+      decideTurn(
+        {
+          service,
+          inspector: this.#inspector,
+          clock,
+          random,
+          load: (streams) => store.loadStreams(service.ownTopic, streams),
+          lock: async (keys) => {
+            await locked?.rollback();
+            locked = null;
+            locked = await store.lock(keys);
+            return locked.rows;
+          },
+          count: (what, because) => this.count(what, because),
+        },
+        works,
+      ).catch(async (error: unknown) => {
+        await (locked as LockedStore | null)?.rollback().catch(() => undefined);
+        locked = null;
+        throw error;
+      }),
+    );
+    if (turn === null) return;
+    crashPoint(`${service.name}.before-commit`);
+    const writes = turn.map(({ write }) => write);
+    const held = await this.#write(works, writes, locked);
+    crashPoint(`${service.name}.after-commit`);
+    for (const { lane, write, apply, halted } of turn) {
+      if (!held.has(lane.id)) {
+        this.#lost(lane);
+        continue;
+      }
+      apply();
+      this.#publisher?.enqueue(write.rows);
+      if (halted !== null) this.#halt(lane, halted);
+      lane.trim((state, id) => service.agenda(state, id).open);
+    }
+  }
+
+  async #write(works: readonly LaneWork<State>[], writes: readonly LaneWrite[], locked: LockedStore | null): Promise<ReadonlySet<number>> {
+    if (locked !== null) {
+      try {
+        return await locked.commit(writes);
+      } catch (error) {
+        // The locks are gone, and with them what was decided under them: the lanes are read anew.
+        this.#options.onAlarm('database', { error: message(error) });
+        return new Set();
+      }
+    }
+    const held = await this.#insist('commit', works, () => this.#options.store.append(writes));
+    return held ?? new Set();
+  }
+
+  /** Repeats database work until it succeeds; null when the service stops meanwhile or the lanes are given up. */
+  async #insist<T>(what: string, works: readonly LaneWork<State>[], work: () => Promise<T>): Promise<T | null> {
+    let retryMs = RETRY_FIRST_MS;
+    for (;;) {
+      try {
+        return await work();
+      } catch (error) {
+        this.#options.onAlarm('database', { during: what, error: message(error) });
+        if (isDeterministic(error)) {
+          for (const { lane } of works) this.#halt(lane, `${what} failed and would fail again: ${message(error)}`);
+          return null;
+        }
+        if (this.#stopping) return null;
+        await pause(this.#options.clock, retryMs);
+        retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
+      }
+    }
+  }
+
+  /** Writes how far publishing has come, for lanes that have nothing else to write. */
+  async #writeQuietly(): Promise<void> {
+    const lanes = [...this.#lanes.values()].filter((lane) => lane.published !== lane.progress.published && !lane.gone);
+    if (lanes.length === 0) return;
+    const writes = lanes.map((lane) => ({
+      progress: { ...lane.progress, published: lane.published },
+      expectedNextSeq: lane.progress.nextSeq,
+      rows: [],
+      agenda: [],
+      shared: [],
+    }));
+    try {
+      const held = await this.#options.store.append(writes);
+      for (const [index, lane] of lanes.entries()) {
+        const write = writes[index];
+        if (write !== undefined && held.has(lane.id)) lane.progress = write.progress;
+        else this.#lost(lane);
+      }
+    } catch (error) {
+      this.#options.onAlarm('database', { during: 'mark', error: message(error) });
+    }
+  }
+
+  #arrived(records: readonly LogRecord[]): Promise<void> {
+    const first = records[0];
+    const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
+    if (first === undefined || lane === undefined || lane.gone || lane.halted !== null) return Promise.resolve();
+    for (const record of records) {
+      const expected = lane.arriving.get(record.topic) ?? 0;
+      if (record.offset < expected) continue;
+      if (record.offset > expected) {
+        this.#halt(lane, `offsets ${expected} to ${record.offset - 1} of ${record.topic}/${lane.id} are missing: retention or a lost topic took them before they were read`);
+        return Promise.resolve();
+      }
+      lane.arriving.set(record.topic, record.offset + 1);
+      lane.inbox.push(record);
+      this.#waiting += 1;
+    }
+    this.#wake();
+    if (this.#waiting < INBOX_MAX) return Promise.resolve();
+    return new Promise((resolve) => this.#roomWaiters.push(resolve));
+  }
+
+  #assigned(assignment: Assignment): void {
+    this.#assignments += 1;
+    const number = this.#assignments;
+    this.#assigning = this.#assigning.then(() => this.#take(assignment, number)).catch((error: unknown) => this.#options.onFatal(error instanceof Error ? error : new Error(String(error))));
+  }
+
+  async #take(assignment: Assignment, number: number): Promise<void> {
+    const dropped = [...this.#lanes.values()].filter(({ id, gone }) => gone || !assignment.lanes.includes(id) || !assignment.retained.includes(id));
+    for (const lane of dropped) this.#forget(lane);
+    const kept = [...this.#lanes.values()];
+    this.#open(kept);
+    await this.#takeRetrying(
+      assignment.lanes.filter((id) => !this.#lanes.has(id)),
+      number,
+    );
+  }
+
+  /** Takes lanes over; keeps trying while the assignment stands. */
+  async #takeRetrying(wanted: readonly number[], number: number): Promise<void> {
+    let retryMs = RETRY_FIRST_MS;
+    while (wanted.length > 0 && number === this.#assignments && !this.#stopping) {
+      try {
+        this.#open(await this.#takeOver(wanted));
+        return;
+      } catch (error) {
+        this.#options.onAlarm('take-over', { lanes: wanted, error: message(error) });
+        await pause(this.#options.clock, retryMs);
+        retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
+      }
+    }
+  }
+
+  async #takeOver(lanes: readonly number[]): Promise<Lane<State>[]> {
+    const { service, store } = this.#options;
+    const progress = await store.takeLanes(lanes);
+    const ends = new Map<string, Map<number, { first: number; next: number }>>();
+    for (const { name } of service.inbound) ends.set(name, (await this.#group?.offsets(name)) ?? new Map<number, never>());
+    const taken: Lane<State>[] = [];
+    for (const mine of progress) {
+      const offsets = { ...mine.offsets };
+      const backlog = new Map<string, number>();
+      let missing: string | null = null;
+      for (const [topic, byLane] of ends) {
+        const bounds = byLane.get(mine.lane) ?? { first: 0, next: 0 };
+        const known = offsets[topic];
+        // A topic never read before is read from its first message on.
+        offsets[topic] = known ?? bounds.first;
+        backlog.set(topic, bounds.next);
+        if (known !== undefined && (known < bounds.first || known > bounds.next)) {
+          missing = `next offset of ${topic}/${mine.lane} is ${known}, the topic has ${bounds.first} to ${bounds.next}: messages are missing; rebuild the lane from the journals`;
+        }
+      }
+      const lane = new Lane<State>({ ...mine, offsets }, backlog);
+      await this.#publishRest(lane);
+      for (const entry of await store.openStreams(lane.id)) lane.agenda.load(entry);
+      this.#lanes.set(lane.id, lane);
+      if (missing !== null) this.#halt(lane, missing);
+      taken.push(lane);
+    }
+    return taken;
+  }
+
+  /** What was committed and not known to be published goes out first, in order, before anything new. */
+  async #publishRest(lane: Lane<State>): Promise<void> {
+    let after = lane.published;
+    for (;;) {
+      const rows = await this.#options.store.rowsAfter(lane.id, after, 1000);
+      this.#publisher?.enqueue(rows);
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      after = last.seq;
+    }
+  }
+
+  #open(lanes: readonly Lane<State>[]): void {
+    for (const lane of lanes) {
+      if (lane.halted !== null) continue;
+      this.#group?.open(this.#options.service.inbound.map(({ name }) => ({ topic: name, lane: lane.id, offset: lane.arriving.get(name) ?? 0 })));
+    }
+    this.#wake();
+  }
+
+  #halt(lane: Lane<State>, reason: string): void {
+    if (lane.halted !== null) return;
+    lane.halted = reason;
+    this.#waiting -= lane.inbox.length;
+    lane.inbox = [];
+    this.#options.onAlarm('lane halted', { lane: lane.id, reason });
+  }
+
+  /** Another instance has taken the lane: its part is void. If Kafka still assigns it to us, start over. */
+  #lost(lane: Lane<State>): void {
+    this.count('lane lost', 'epoch');
+    this.#forget(lane);
+    const number = this.#assignments;
+    this.#assigning = this.#assigning.then(() => this.#takeRetrying([lane.id].filter((id) => !this.#lanes.has(id)), number));
+  }
+
+  #forget(lane: Lane<State>): void {
+    if (lane.gone) return;
+    lane.gone = true;
+    this.#waiting -= lane.inbox.length;
+    lane.inbox = [];
+    if (this.#lanes.get(lane.id) === lane) this.#lanes.delete(lane.id);
+    this.#publisher?.drop(new Set([lane.id]));
+  }
+
+  count(what: string, because: string): void {
+    const name = `${what}: ${because}`;
+    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+  }
+}
+
+const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Errors that the same statement would meet again: bad data, violated constraints, missing tables; not outages or conflicts. */
+function isDeterministic(error: unknown): boolean {
+  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' && /^(22|23|42)/.test(code);
+}

@@ -1,0 +1,150 @@
+import type { Message } from '@holdfast/protocol';
+import type { Clock, LogRecord, Random } from '../ports.js';
+import type { JournalRow, LaneWrite } from '../store/types.js';
+import { Draft, Missing, type DraftContext } from './draft.js';
+import type { Inspected, Inspector } from './inbound.js';
+import type { Lane } from './lane.js';
+import type { Service } from './service.js';
+import { DamagedHistory, foldRows } from './streams.js';
+
+/** What one lane brings into a turn. */
+export interface LaneWork<State> {
+  readonly lane: Lane<State>;
+  readonly records: readonly LogRecord[];
+  readonly due: readonly string[];
+}
+
+export interface Decided<State> {
+  readonly lane: Lane<State>;
+  readonly write: LaneWrite;
+  readonly apply: () => void;
+  /** Why the lane can't go past a record, if it can't. */
+  readonly halted: string | null;
+}
+
+export interface TurnContext<State, Event extends Message> {
+  readonly service: Service<State, Event>;
+  readonly inspector: Inspector<State, Event>;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly load: (streams: readonly string[]) => Promise<Map<string, JournalRow[]>>;
+  readonly lock: (keys: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
+  readonly count: (what: string, because: string) => void;
+}
+
+interface Read<State, Event extends Message> {
+  readonly work: LaneWork<State>;
+  readonly draft: Draft<State, Event>;
+  readonly inspected: readonly { record: LogRecord; result: Inspected<State, Event> }[];
+  readonly halted: string | null;
+}
+
+/** Inspects, loads and decides one turn. Where a handler asks for what was not fetched, it is fetched and the turn begun anew. */
+export async function decideTurn<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[]): Promise<Decided<State>[]> {
+  const extraLocks = new Set<string>();
+  for (;;) {
+    try {
+      return await attempt(context, works, extraLocks);
+    } catch (error) {
+      if (!(error instanceof Missing)) throw error;
+      if (error.what === 'lock') extraLocks.add(error.id);
+      else await loadInto(context, new Map(works.map(({ lane }) => [lane, new Set([error.id])])));
+    }
+  }
+}
+
+async function attempt<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[], extraLocks: ReadonlySet<string>): Promise<Decided<State>[]> {
+  const locked = new Map<string, string | null>();
+  const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, count: context.count };
+  const reads = works.map((work) => inspectAll(context, work, draftContext));
+  await loadInto(context, new Map(reads.map((read) => [read.work.lane, streamsOf(read)])));
+  await context.service.prepare?.(reads.flatMap(({ inspected }) => inspected.flatMap(({ result }) => (result.kind === 'message' ? [result.inbound] : []))));
+  const keys = new Set([...extraLocks, ...reads.flatMap((read) => locksOf(context, read))]);
+  if (keys.size > 0) for (const [key, data] of await context.lock([...keys])) locked.set(key, data);
+  return reads.map((read) => decideLane(context, read));
+}
+
+function inspectAll<State, Event extends Message>(context: TurnContext<State, Event>, work: LaneWork<State>, draftContext: DraftContext<State, Event>): Read<State, Event> {
+  const draft = new Draft<State, Event>(work.lane, draftContext);
+  const inspected: { record: LogRecord; result: Inspected<State, Event> }[] = [];
+  for (const record of work.records) {
+    const result = context.inspector.inspect(record, draft);
+    if (result.kind === 'halt') return { work, draft, inspected, halted: result.reason };
+    inspected.push({ record, result });
+  }
+  return { work, draft, inspected, halted: null };
+}
+
+function streamsOf<State, Event extends Message>({ work, inspected }: Read<State, Event>): Set<string> {
+  const streams = new Set<string>(work.due);
+  const open = (tag: string): readonly string[] => work.lane.agenda.open(tag);
+  for (const { result } of inspected) {
+    if (result.kind === 'message') for (const stream of result.route.streams(result.inbound, open)) streams.add(stream);
+    if (result.kind === 'unreadable' && result.problem.envelope !== undefined) streams.add(result.problem.envelope.subject);
+  }
+  return streams;
+}
+
+function locksOf<State, Event extends Message>({ service }: TurnContext<State, Event>, { work, inspected }: Read<State, Event>): string[] {
+  const state = (stream: string): State => work.lane.stream(stream)?.state ?? service.initial;
+  const keys: string[] = [];
+  for (const { result } of inspected) if (result.kind === 'message') keys.push(...result.route.locks(result.inbound, state));
+  for (const stream of work.due) keys.push(...(service.dueLocks?.(stream, state(stream)) ?? []));
+  return keys;
+}
+
+async function loadInto<State, Event extends Message>(context: TurnContext<State, Event>, wanted: ReadonlyMap<Lane<State>, ReadonlySet<string>>): Promise<void> {
+  const missing = [...wanted].flatMap(([lane, streams]) => [...streams].filter((stream) => lane.stream(stream) === undefined).map((stream) => ({ lane, stream })));
+  if (missing.length === 0) return;
+  const rows = await context.load([...new Set(missing.map(({ stream }) => stream))]);
+  for (const { lane, stream } of missing) {
+    try {
+      lane.keep(stream, foldRows(context.service, rows.get(stream) ?? []));
+    } catch (error) {
+      // Nothing can be decided on a history that can't be trusted; the operator is told which one.
+      if (error instanceof DamagedHistory) throw Object.assign(error, { code: '22000' });
+      throw error;
+    }
+  }
+}
+
+function decideLane<State, Event extends Message>(context: TurnContext<State, Event>, { work, draft, inspected, halted }: Read<State, Event>): Decided<State> {
+  for (const { record, result } of inspected) {
+    draft.at(record);
+    switch (result.kind) {
+      case 'skip':
+        context.count('skipped', result.because);
+        break;
+      case 'unreadable':
+        context.count('parked', result.problem.reason);
+        guarded(context, draft, result.problem.envelope?.subject ?? null, result.problem.envelope?.tenant ?? 'default', () => context.service.onUnreadable(result.problem, draft));
+        break;
+      case 'message': {
+        const { inbound, route } = result;
+        guarded(context, draft, inbound.envelope.subject, inbound.envelope.tenant, () => route.handle(inbound, draft));
+        break;
+      }
+      case 'halt':
+        break; // Inspection ends at the first one.
+    }
+  }
+  const due = new Set(work.due);
+  for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
+  const write = draft.finish(due);
+  return { lane: work.lane, write, apply: () => draft.apply(write), halted };
+}
+
+/** A handler that fails on one run's message takes that run out of the way, not the lane. */
+function guarded<State, Event extends Message>(context: TurnContext<State, Event>, draft: Draft<State, Event>, stream: string | null, tenant: string, handle: () => void): void {
+  const mark = draft.mark();
+  try {
+    handle();
+  } catch (error) {
+    if (error instanceof Missing) throw error;
+    draft.backTo(mark);
+    const failure = error instanceof Error ? error : new Error(String(error));
+    context.count('poison', failure.name);
+    if (stream === null) draft.park('poison', failure.message);
+    else context.service.onPoison(stream, tenant, failure, draft);
+  }
+}

@@ -1,0 +1,130 @@
+import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
+import { Module, type DynamicModule } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { topics, type Message } from '@holdfast/protocol';
+import type { MigrationInterface } from 'typeorm';
+import { pino, type Logger } from 'pino';
+import { openContractBook, type ContractBook } from '../contracts/index.js';
+import { createLaneGroup, createWriter, ensureTopics, ensureTopicsOfPools, laneOf, tail } from '../kafka/index.js';
+import { Loop } from '../loop/index.js';
+import type { Service } from '../loop/service.js';
+import { openDatabase, PgStore } from '../store/index.js';
+import { systemClock, systemRandom } from '../system.js';
+import { serveHealth } from './health.js';
+import { databaseUrl, readSettings } from './settings.js';
+import { LoopTransport } from './transport.js';
+import { partitionEnds } from '../kafka/topics.js';
+
+/** Nest tokens of what a service's providers may ask for. */
+export const CONTRACTS = Symbol('contracts');
+/** The service's own `ce_source`. */
+export const SOURCE = Symbol('source');
+/** What the loop runs: a provider of type `Service`. */
+export const SERVICE = Symbol('service');
+
+export interface RunServiceOptions {
+  readonly name: string;
+  /** Provides `SERVICE`; its providers may inject `CONTRACTS` and `SOURCE`. */
+  readonly module: new () => object;
+  readonly migrations?: readonly (new () => MigrationInterface)[];
+}
+
+@Module({})
+class PlatformModule {
+  static with(contracts: ContractBook, source: string): DynamicModule {
+    return {
+      module: PlatformModule,
+      global: true,
+      providers: [
+        { provide: CONTRACTS, useValue: contracts },
+        { provide: SOURCE, useValue: source },
+      ],
+      exports: [CONTRACTS, SOURCE],
+    };
+  }
+}
+
+/** A service's whole process: settings, database, topics, Nest application, loop, health, signals. */
+export async function runService<State, Event extends Message>(options: RunServiceOptions): Promise<void> {
+  const settings = readSettings(process.env);
+  const brokers = settings.HOLDFAST_BROKERS.split(',').map((broker) => broker.trim());
+  const instance = settings.HOLDFAST_INSTANCE ?? `${options.name}-${randomUUID().slice(0, 8)}`;
+  const log = pino({ level: settings.HOLDFAST_LOG_LEVEL, base: { service: options.name, instance } }, pino.destination({ fd: 1, sync: true }));
+
+  await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
+  const database = await openDatabase({
+    url: databaseUrl(settings.HOLDFAST_DATABASE_URL, options.name),
+    applicationName: `holdfast-${instance}`,
+    ...(options.migrations === undefined ? {} : { migrations: options.migrations }),
+  });
+  const store = new PgStore(database);
+  const source = `holdfast/${options.name}/${await store.incarnation()}`;
+  const contracts = await openContractBook({
+    open: (onRecord) => tail({ brokers, topic: topics.contracts, from: 'beginning', onRecord }),
+    ends: () => partitionEnds(brokers, topics.contracts),
+  });
+  const writer = await createWriter({ brokers, clientId: instance });
+
+  const transport = new LoopTransport();
+  const app = await NestFactory.createMicroservice(
+    { module: class ServiceModule {}, imports: [PlatformModule.with(contracts, source), options.module] },
+    { strategy: transport, logger: ['error', 'warn'], abortOnError: false },
+  );
+  const fatal = (error: Error): void => {
+    log.fatal({ error: error.message, stack: error.stack }, 'the instance can’t go on; it stops so that others take its lanes');
+    process.exitCode = 1;
+    void shutDown().finally(() => process.exit(1));
+  };
+  const loop = new Loop<State, Event>({
+    service: app.get<Service<State, Event>>(SERVICE, { strict: false }),
+    store,
+    writer,
+    clock: systemClock,
+    random: systemRandom,
+    laneOf: (key) => laneOf(key, settings.HOLDFAST_PARTITIONS),
+    join: (handlers) =>
+      createLaneGroup({
+        brokers,
+        clientId: instance,
+        groupId: `holdfast.${options.name}`,
+        topics: app.get<Service<State, Event>>(SERVICE, { strict: false }).inbound.map(({ name }) => name),
+        sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS,
+        handlers,
+      }),
+    repair: (names) => ensureTopicsOfPools(brokers, names),
+    onAlarm: alarm(log),
+    onFatal: fatal,
+  });
+  transport.use(loop);
+  const health = settings.HOLDFAST_HEALTH_PORT === undefined ? null : serveHealth(settings.HOLDFAST_HEALTH_PORT, () => loop.health());
+
+  let stopping: Promise<void> | null = null;
+  // Readiness off, stop fetching, end the turn, publish, and only then the database.
+  const shutDown = (): Promise<void> =>
+    (stopping ??= (async () => {
+      health?.close();
+      await app.close();
+      await writer.close();
+      await contracts.close();
+      await store.close();
+      log.info({ counts: Object.fromEntries(loop.counts) }, 'stopped');
+    })());
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void shutDown().then(() => process.exit(process.exitCode ?? 0)));
+
+  await app.listen();
+  log.info({ partitions: settings.HOLDFAST_PARTITIONS }, 'ready');
+}
+
+const alarm =
+  (log: Logger) =>
+  (what: string, detail: Record<string, unknown>): void =>
+    log.warn(detail, what);
+
+/** Ends the process with one clear sentence when a service can't start. */
+export function startService<State, Event extends Message>(options: RunServiceOptions): void {
+  runService<State, Event>(options).catch((error: unknown) => {
+    process.stderr.write(`${options.name} could not start: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(1);
+  });
+}

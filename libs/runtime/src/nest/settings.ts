@@ -1,0 +1,34 @@
+import { z } from 'zod';
+
+const port = z.coerce.number().int().min(0).max(65_535);
+
+/** What every service reads from its environment. */
+export const ServiceSettings = z.object({
+  HOLDFAST_BROKERS: z.string().min(1),
+  /** Server address without a database name: each service has a database of its own on it. */
+  HOLDFAST_DATABASE_URL: z.url(),
+  HOLDFAST_PARTITIONS: z.coerce.number().int().min(1).max(1000).default(12),
+  HOLDFAST_REPLICATION: z.coerce.number().int().min(1).max(9).default(1),
+  HOLDFAST_INSTANCE: z.string().min(1).max(100).optional(),
+  /** Milliseconds after which a silent instance loses its lanes. */
+  HOLDFAST_SESSION_TIMEOUT_MS: z.coerce.number().int().min(500).max(300_000).default(6000),
+  /** Serves /healthz and /readyz there; none when absent. */
+  HOLDFAST_HEALTH_PORT: port.optional(),
+  HOLDFAST_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
+});
+export type ServiceSettings = z.infer<typeof ServiceSettings>;
+
+/** Reads settings; the error names each variable and what is wrong with it. */
+export function readSettings(environment: NodeJS.ProcessEnv): ServiceSettings {
+  const parsed = ServiceSettings.safeParse(environment);
+  if (parsed.success) return parsed.data;
+  const problems = parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`);
+  throw new Error(`settings are wrong or missing: ${problems.join('; ')}`);
+}
+
+/** The URL of a service's own database on the server. */
+export function databaseUrl(server: string, service: string): string {
+  const url = new URL(server);
+  url.pathname = `/holdfast_${service.replaceAll('-', '_')}`;
+  return url.toString();
+}

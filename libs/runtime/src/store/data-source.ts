@@ -1,0 +1,64 @@
+import pg from 'pg';
+import { DataSource, type MigrationInterface } from 'typeorm';
+import { journalMigrations } from './schema.js';
+
+/** bigint as a number: versions, fences and positions compare as numbers. One past 2^53 is refused, never rounded. */
+export function exactBigint(text: string): number {
+  const value = Number(text);
+  if (!Number.isSafeInteger(value)) throw new RangeError(`bigint ${text} from the database is beyond 2^53`);
+  return value;
+}
+
+const INT8 = 20;
+const types: pg.CustomTypesConfig = {
+  getTypeParser: ((id: number, format?: 'text' | 'binary') => (id === INT8 ? exactBigint : pg.types.getTypeParser(id, format))) as typeof pg.types.getTypeParser,
+};
+
+export interface DatabaseOptions {
+  /** `postgres://user:password@host:port/database` */
+  readonly url: string;
+  readonly applicationName: string;
+  readonly migrations?: readonly (new () => MigrationInterface)[];
+  readonly poolSize?: number;
+}
+
+/**
+ * A service's database, with its migrations applied. Limits are set on each connection, so that a
+ * frozen instance blocks nobody: a lock is waited for at most 5 s, a transaction left open is
+ * ended after 10 s, a statement after 30 s.
+ */
+export async function openDatabase(options: DatabaseOptions): Promise<DataSource> {
+  const source = new DataSource({
+    type: 'postgres',
+    url: options.url,
+    migrations: [...journalMigrations, ...(options.migrations ?? [])],
+    migrationsTransactionMode: 'each',
+    poolSize: options.poolSize ?? 5,
+    // Without a listener a cut idle connection would end the process.
+    poolErrorHandler: () => undefined,
+    extra: {
+      types,
+      application_name: options.applicationName,
+      connectionTimeoutMillis: 10_000,
+      options: '-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c statement_timeout=30000 -c synchronous_commit=on',
+    },
+  });
+  await source.initialize();
+  await migrate(source);
+  return source;
+}
+
+/** Applies what is missing; two instances that start at once do it one after the other. */
+async function migrate(source: DataSource): Promise<void> {
+  const runner = source.createQueryRunner();
+  try {
+    await runner.query('select pg_advisory_lock(4711)');
+    try {
+      await source.runMigrations();
+    } finally {
+      await runner.query('select pg_advisory_unlock(4711)');
+    }
+  } finally {
+    await runner.release();
+  }
+}

@@ -1,0 +1,67 @@
+import { AgentContract, DEFAULT_POOL, describeIssues, type Json, type Pool } from '@holdfast/protocol';
+import { z } from 'zod';
+import { InvalidDefinition } from '../errors.js';
+import type { CompletedPartially, Run } from '../run/run.js';
+import type { JsonSchema } from './json.js';
+
+/** What an agent's code may return: its output, or as much of it as it got done. */
+export type AgentResult<Output extends z.ZodType> = z.input<Output> | CompletedPartially<z.input<Output>>;
+
+export interface AgentDefinition<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
+  readonly kind: 'agent';
+  readonly name: string;
+  readonly version: string;
+  readonly input: Input;
+  readonly output: Output;
+  /** Versions whose runs this version can carry on. */
+  readonly compatibleWith: readonly string[];
+  run(run: Run, input: z.output<Input>): Promise<AgentResult<Output>> | AgentResult<Output>;
+  /** What is published on the topic `contracts`. */
+  contract(pool: Pool): AgentContract;
+}
+
+export interface AgentSpec<Input extends z.ZodType, Output extends z.ZodType> {
+  readonly name: string;
+  /** Changes whenever the code may ask for other steps than before. */
+  readonly version: string;
+  readonly input: Input & JsonSchema<Input>;
+  readonly output: Output & JsonSchema<Output>;
+  readonly compatibleWith?: readonly string[] | undefined;
+  /**
+   * The agent's code. After a crash it runs again from the start and is given what is recorded, so
+   * everything it asks of the world goes through `run`: calls, models, time, chance.
+   */
+  run(run: Run, input: z.output<Input>): Promise<AgentResult<Output>> | AgentResult<Output>;
+}
+
+/**
+ * Declares an agent.
+ * @throws InvalidDefinition naming what is wrong
+ */
+export function defineAgent<Input extends z.ZodType, Output extends z.ZodType>(spec: AgentSpec<Input, Output>): AgentDefinition<Input, Output> {
+  const { name, version } = spec;
+  for (const side of ['input', 'output'] as const) {
+    if (typeof spec[side]?.safeParse !== 'function') throw new InvalidDefinition(`agent ${name}@${version}: ${side} is no zod schema`);
+  }
+  const parsed = AgentContract.safeParse({
+    name,
+    version,
+    pool: DEFAULT_POOL,
+    input: jsonSchema(spec.input, 'input'),
+    output: jsonSchema(spec.output, 'output'),
+    compatibleWith: [...(spec.compatibleWith ?? [])],
+  });
+  if (!parsed.success) throw new InvalidDefinition(`agent ${name}@${version}: ${describeIssues(parsed.error)}`);
+  return {
+    kind: 'agent',
+    name,
+    version,
+    input: spec.input,
+    output: spec.output,
+    compatibleWith: parsed.data.compatibleWith,
+    run: (run, input) => spec.run(run, input),
+    contract: (pool) => ({ ...parsed.data, pool }),
+  };
+}
+
+const jsonSchema = (schema: z.ZodType, io: 'input' | 'output'): Json => JSON.parse(JSON.stringify(z.toJSONSchema(schema, { io, unrepresentable: 'any' }))) as Json;

@@ -1,0 +1,233 @@
+import type { Failure, FailureClass, Step, UnknownCause } from '@holdfast/protocol';
+
+/**
+ * Everything that Holdfast throws at an author's code, and what a tool may throw at Holdfast.
+ * `failureClass` is what a run is recorded with when it dies of the error.
+ */
+export abstract class HoldfastError extends Error {
+  abstract readonly failureClass: FailureClass;
+}
+
+/** What may be thrown at a host or a worker has no bound; what is recorded has. */
+export const MESSAGE_MAX = 4000;
+export const clipped = (text: string, max = MESSAGE_MAX): string => (text.length <= max ? text : `${text.slice(0, max - 1)}…`);
+
+/** The words of anything that was thrown. Never throws. */
+export function messageOf(thrown: unknown): string {
+  try {
+    return clipped(thrown instanceof Error ? `${thrown.name === 'Error' ? '' : `${thrown.name}: `}${thrown.message}` : String(thrown));
+  } catch {
+    return 'something was thrown that can\'t be turned into text';
+  }
+}
+
+/**
+ * The class that a run is recorded with when this was thrown. An error that is not Holdfast's says
+ * nothing about itself, so nothing speaks against trying the goal again: `transient`.
+ */
+export const classOf = (thrown: unknown): FailureClass => (thrown instanceof HoldfastError ? thrown.failureClass : 'transient');
+
+/* ---- thrown by tools ---- */
+
+/** The business said no: nothing was applied, and the same request will be refused again. The agent replans. */
+export class Rejected extends HoldfastError {
+  override readonly name = 'Rejected';
+  readonly failureClass = 'business_rejected';
+  constructor(
+    readonly reason: string,
+    options?: ErrorOptions,
+  ) {
+    super(reason, options);
+  }
+}
+
+/** The attempt failed. For an irreversible tool only `notApplied: true` lets it be tried again. Times in milliseconds. */
+export class Failed extends HoldfastError {
+  override readonly name = 'Failed';
+  readonly failure: Failure;
+  constructor(failure: Failure, options?: ErrorOptions) {
+    super(failure.message, options);
+    this.failure = { ...failure, message: clipped(failure.message) };
+  }
+  get failureClass(): FailureClass {
+    return this.failure.class;
+  }
+}
+
+/** The tool can't say whether the effect took place. The outcome is unknown until evidence settles it. */
+export class MayHaveApplied extends HoldfastError {
+  override readonly name = 'MayHaveApplied';
+  readonly failureClass = 'unknown_outcome';
+  /** What the outcome is recorded with. */
+  readonly unknownCause: UnknownCause = 'may_have_applied';
+}
+
+/* ---- handed to the agent: recorded outcomes ---- */
+
+/** The business said no to this effect. Replan: the same call will get the same answer. */
+export class EffectRejected extends HoldfastError {
+  override readonly name = 'EffectRejected';
+  readonly failureClass = 'business_rejected';
+  constructor(
+    readonly tool: string,
+    readonly step: Step,
+    readonly reason: string,
+  ) {
+    super(`${tool} at step ${step} was rejected: ${reason}`);
+  }
+}
+
+/** The effect did not happen, and the ledger won't try it again. A new call is a new decision. */
+export class EffectFailed extends HoldfastError {
+  override readonly name = 'EffectFailed';
+  constructor(
+    readonly tool: string,
+    readonly step: Step,
+    readonly failure: Failure,
+  ) {
+    super(`${tool} at step ${step} failed (${failure.class}): ${failure.message}`);
+  }
+  get failureClass(): FailureClass {
+    return this.failure.class;
+  }
+}
+
+/** Recorded work failed, and its budget of tries is spent. */
+export class StepFailed extends HoldfastError {
+  override readonly name = 'StepFailed';
+  constructor(
+    readonly work: string,
+    readonly step: Step,
+    readonly failure: Failure,
+    options?: ErrorOptions,
+  ) {
+    super(`${work} at step ${step} failed (${failure.class}): ${failure.message}`, options);
+  }
+  get failureClass(): FailureClass {
+    return this.failure.class;
+  }
+}
+
+/** The effect or step succeeded, but its result can't be read back. Never a reason to do it again. */
+export class ResultUnreadable extends HoldfastError {
+  override readonly name = 'ResultUnreadable';
+  readonly failureClass = 'invalid_output';
+  constructor(
+    readonly step: string,
+    readonly because: string,
+  ) {
+    super(`step ${step} succeeded, its result can't be read: ${because}`);
+  }
+}
+
+const CLASS_OF_REFUSAL: Readonly<Record<string, FailureClass>> = {
+  invalid: 'invalid_request',
+  invalid_arguments: 'invalid_request',
+  unknown_tool: 'invalid_request',
+  group_not_allowed: 'invalid_request',
+  local_not_allowed: 'invalid_request',
+  too_large: 'invalid_request',
+  operation_conflict: 'concurrency_conflict',
+  budget_exhausted: 'policy_denied',
+  deadline_passed: 'expired',
+  outcome_unknown: 'unknown_outcome',
+};
+
+/** The orchestrator refused what the agent asked for; nothing fires from it. `reason` says which rule. */
+export class IntentRefusedError extends HoldfastError {
+  override readonly name = 'IntentRefusedError';
+  constructor(
+    readonly intent: string,
+    readonly step: Step | undefined,
+    readonly reason: string,
+    detail: string,
+  ) {
+    super(`${intent}${step === undefined ? '' : ` at step ${step}`} was refused (${reason}): ${detail}`);
+  }
+  get failureClass(): FailureClass {
+    return CLASS_OF_REFUSAL[this.reason] ?? 'policy_denied';
+  }
+}
+
+/* ---- misuse: the message says what to change ---- */
+
+export abstract class Misuse extends HoldfastError {
+  readonly failureClass: FailureClass = 'invalid_request';
+}
+
+/** A definition that can't be. */
+export class InvalidDefinition extends Misuse {
+  override readonly name = 'InvalidDefinition';
+}
+
+/** A value that JSON can't carry as it is. `path` leads to it, `$` being the value itself. */
+export class NotJson extends Misuse {
+  override readonly name = 'NotJson';
+  constructor(
+    readonly what: string,
+    readonly path: string,
+    readonly found: string,
+  ) {
+    super(`${what} is not JSON: ${path} is ${found}`);
+  }
+}
+
+/** A value too large for a message. */
+export class ValueTooLarge extends Misuse {
+  override readonly name = 'ValueTooLarge';
+  constructor(
+    readonly what: string,
+    readonly bytes: number,
+    readonly bytesMax: number,
+    advice = 'store the large part as an artifact (run.artifact) and pass the reference',
+  ) {
+    super(`${what} has ${bytes} bytes of JSON, at most ${bytesMax} are taken: ${advice}`);
+  }
+}
+
+/** Arguments that the tool's input schema refuses. Decided before anything is recorded or fired. */
+export class InvalidArguments extends Misuse {
+  override readonly name = 'InvalidArguments';
+}
+
+/** What was called is no tool that this worker knows. */
+export class UnregisteredTool extends Misuse {
+  override readonly name = 'UnregisteredTool';
+}
+
+/** A durable call on a scope that isn't the one whose turn it is. */
+export class WrongScope extends Misuse {
+  override readonly name = 'WrongScope';
+}
+
+/** A group that can't be recorded as one. */
+export class GroupNotAllowed extends Misuse {
+  override readonly name = 'GroupNotAllowed';
+}
+
+/** A durable call after the run's end. */
+export class RunEnded extends Misuse {
+  override readonly name = 'RunEnded';
+}
+
+/** The agent returned while nobody had awaited a durable call. */
+export class NotAwaited extends Misuse {
+  override readonly name = 'NotAwaited';
+}
+
+/** The agent's output doesn't fit its schema. */
+export class InvalidOutput extends Misuse {
+  override readonly name = 'InvalidOutput';
+  override readonly failureClass = 'invalid_output';
+}
+
+/** A large value or an artifact, and no store to put it into. */
+export class NoArtifactStore extends Misuse {
+  override readonly name = 'NoArtifactStore';
+}
+
+/** Waiting for an outcome took longer than the caller allowed. The run goes on. */
+export class OutcomeTimeout extends HoldfastError {
+  override readonly name = 'OutcomeTimeout';
+  readonly failureClass = 'expired';
+}

@@ -1,0 +1,250 @@
+import { unreachable } from '@holdfast/kernel';
+import { describeIssues, Failure as FailureSchema, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant } from '@holdfast/protocol';
+import type { Clock } from '@holdfast/runtime';
+import type { z } from 'zod';
+import { toJson } from '../define/json.js';
+import type { ToolContext, ToolDefinition } from '../define/tool.js';
+import { clipped, Failed, MayHaveApplied, messageOf, Rejected } from '../errors.js';
+import type { ArtifactPort } from './port.js';
+import { keepResult } from './stored.js';
+
+/** One attempt, ready to be fired. */
+export interface Shot {
+  readonly tool: ToolDefinition;
+  /** The class that is acted upon; never milder than the tool's own. */
+  readonly effect: EffectClass;
+  readonly run: RunId;
+  readonly tenant: Tenant;
+  readonly step: Step;
+  readonly args: Json;
+  readonly operationKey: OperationKey;
+  readonly attempt: number;
+  readonly fence: number;
+  readonly timeoutMs: number;
+  heartbeat(progress: Json | undefined): void;
+}
+
+export interface FiringParts {
+  readonly clock: Clock;
+  readonly artifacts: ArtifactPort | undefined;
+}
+
+type Ended = { readonly threw: false; readonly result: unknown } | { readonly threw: true; readonly error: unknown };
+
+const HEARTBEAT_EVERY_MS = 1000;
+
+/**
+ * A tool's own word that the attempt failed, by class: may the effect have been applied all the
+ * same? Where it may, an irreversible one is unknown unless the tool says `notApplied`.
+ */
+const LEAVES_DOUBT: Readonly<Record<FailureClass, boolean>> = {
+  invalid_request: false,
+  invalid_output: true,
+  permission_denied: false,
+  policy_denied: false,
+  business_rejected: false,
+  human_rejected: false,
+  transient: true,
+  overloaded: true,
+  partial_effect: true,
+  unknown_outcome: true,
+  concurrency_conflict: true,
+  cancelled: true,
+  expired: true,
+  incompatible_state: false,
+};
+
+/** Calls tools: each attempt once, never a second time, and says how it ended. */
+export class Firing {
+  readonly #parts: FiringParts;
+  /** Attempts whose tool has asked for the signal. */
+  readonly #listening = new Set<AttemptContext>();
+
+  constructor(parts: FiringParts) {
+    this.#parts = parts;
+  }
+
+  /**
+   * Fires one attempt. `check` is asked last thing before the call: whatever it returns ends the
+   * attempt unfired. Arguments are judged before that, and invalid ones fire nothing. `late` gets
+   * the end of an irreversible call that outlived its time-out, unless that end is unknown too.
+   * Never rejects.
+   */
+  async fire<Stop extends string = never>(shot: Shot, check: () => Outcome | Stop | undefined, late?: (outcome: Outcome) => void): Promise<Outcome | Stop> {
+    let input: z.ZodSafeParseResult<unknown>;
+    try {
+      const parsed = parse(shot.tool.input, shot.args);
+      input = parsed instanceof Promise ? await parsed : parsed;
+    } catch (error) {
+      return this.#invalidRequest(shot, messageOf(error));
+    }
+    if (!input.success) return this.#invalidRequest(shot, describeIssues(input.error));
+    const stop = check();
+    return stop ?? this.#call(shot, input.data, late);
+  }
+
+  /** Tells every tool that listens that its worker won't wait for it any longer. */
+  abort(because: string): void {
+    for (const context of this.#listening) context.abort(because);
+  }
+
+  #call(shot: Shot, args: unknown, late: ((outcome: Outcome) => void) | undefined): Promise<Outcome> {
+    const { clock } = this.#parts;
+    const context = new AttemptContext(shot, clock, this.#listening);
+    return new Promise((resolve) => {
+      let over = false;
+      const cancelTimeout = clock.after(shot.timeoutMs, () => {
+        over = true;
+        context.abort(`the attempt took longer than ${shot.timeoutMs} ms`);
+        resolve(this.#timedOut(shot));
+      });
+      const end = (ended: Ended): void => {
+        cancelTimeout(); // Keeping the result is not the tool's time.
+        this.#listening.delete(context);
+        if (!over) resolve(this.#outcome(shot, ended));
+        else if (late !== undefined && shot.effect === 'irreversible') void this.#outcome(shot, ended).then((outcome) => outcome.status !== 'unknown' && late(outcome));
+      };
+      callOnce(shot.tool, args, context).then(
+        (result) => end({ threw: false, result }),
+        (error: unknown) => end({ threw: true, error }),
+      );
+    });
+  }
+
+  #timedOut({ effect, timeoutMs }: Shot): Outcome {
+    const message = `no end within ${timeoutMs} ms`;
+    if (effect === 'irreversible') return { status: 'unknown', cause: 'deadline', message: `${message}; the call goes on and may still take effect` };
+    return this.#failed({ class: 'transient', message });
+  }
+
+  async #outcome(shot: Shot, ended: Ended): Promise<Outcome> {
+    try {
+      return await (ended.threw ? this.#thrown(shot.effect, ended.error) : this.#returned(shot, ended.result));
+    } catch (error) {
+      const message = `how the call ended can't be read: ${messageOf(error)}`;
+      return shot.effect === 'irreversible' ? mayHaveApplied(message) : this.#failed({ class: 'transient', message });
+    }
+  }
+
+  #thrown(effect: EffectClass, error: unknown): Outcome {
+    const at = this.#parts.clock.now();
+    if (error instanceof Rejected) return { status: 'rejected', reason: clipped(error.reason), evidence: { kind: 'receipt', at } };
+    if (error instanceof Failed) {
+      const failure = sound(error.failure);
+      if (effect === 'irreversible' && LEAVES_DOUBT[failure.class] && failure.notApplied !== true) return mayHaveApplied(`${failure.class}: ${failure.message}`);
+      return { status: 'failed', failure, evidence: { kind: 'receipt', at } };
+    }
+    switch (effect) {
+      case 'irreversible':
+        return mayHaveApplied(messageOf(error));
+      case 'idempotent':
+        return error instanceof MayHaveApplied ? mayHaveApplied(messageOf(error)) : this.#failed({ class: 'transient', message: messageOf(error) });
+      case 'pure':
+        return this.#failed({ class: 'transient', message: messageOf(error) }); // A read applies nothing, whatever it says.
+      default:
+        return unreachable(effect);
+    }
+  }
+
+  /** The call returned, so the effect has happened: no fault of its result may lead to another call of an effect. */
+  async #returned({ tool, effect, tenant, run }: Shot, result: unknown): Promise<Outcome> {
+    const keeper = { artifacts: this.#parts.artifacts, tenant, run };
+    const evidence = { kind: 'receipt', at: this.#parts.clock.now() } as const;
+    let fault: string;
+    try {
+      const parsed = parse(tool.output, result);
+      const output = parsed instanceof Promise ? await parsed : parsed;
+      if (output.success) return { status: 'succeeded', result: await keepResult(output.data, keeper), evidence };
+      fault = describeIssues(output.error);
+    } catch (error) {
+      fault = messageOf(error);
+    }
+    const message = `the result does not fit the output schema of ${tool.name}@${tool.version}: ${fault}`;
+    if (effect === 'pure') return this.#failed({ class: 'invalid_output', message: clipped(message) });
+    return { status: 'succeeded', result: await keepResult(result, keeper), evidence: { ...evidence, note: clipped(message, 2000) } };
+  }
+
+  #invalidRequest({ tool }: Shot, fault: string): Outcome {
+    return this.#failed({ class: 'invalid_request', message: clipped(`arguments do not fit the input schema of ${tool.name}@${tool.version}: ${fault}`), notApplied: true });
+  }
+
+  #failed(failure: Failure): Outcome {
+    return { status: 'failed', failure, evidence: { kind: 'host', at: this.#parts.clock.now() } };
+  }
+}
+
+/** A failure as every reader accepts it: a report that its schema refuses would be an end that nobody hears of. */
+function sound(failure: Failure): Failure {
+  const { retryAfterMs, ...rest } = failure;
+  const whole = retryAfterMs === undefined || !Number.isFinite(retryAfterMs) ? {} : { retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) };
+  const parsed = FailureSchema.safeParse({ ...rest, ...whole });
+  return parsed.success ? parsed.data : { class: 'transient', message: clipped(`${String(failure.message)} (${describeIssues(parsed.error)})`) };
+}
+
+const mayHaveApplied = (message: string): Outcome => ({ status: 'unknown', cause: 'may_have_applied', message: clipped(message) });
+
+/** The one place where a tool's code is called. */
+async function callOnce(tool: ToolDefinition, args: unknown, context: ToolContext): Promise<unknown> {
+  return await tool.execute(args, context);
+}
+
+/** Schemas with asynchronous parts are the exception; all others cost no turn of the loop. */
+function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> | Promise<z.ZodSafeParseResult<unknown>> {
+  try {
+    return schema.safeParse(value);
+  } catch (error) {
+    if (typeof error === 'object' && error !== null && error.constructor.name === '$ZodAsyncError') return schema.safeParseAsync(value);
+    throw error;
+  }
+}
+
+/** What the tool is given. The signal is made when the tool first asks for it: most never do. */
+class AttemptContext implements ToolContext {
+  readonly operationKey: OperationKey;
+  readonly attempt: number;
+  readonly fence: Fence;
+  readonly deadline: number;
+  readonly run: RunId;
+  readonly step: Step;
+  readonly #shot: Shot;
+  readonly #clock: Clock;
+  readonly #listening: Set<AttemptContext>;
+  #controller: AbortController | undefined;
+  #aborted: string | undefined;
+  #shownAt = -Infinity;
+
+  constructor(shot: Shot, clock: Clock, listening: Set<AttemptContext>) {
+    this.operationKey = shot.operationKey;
+    this.attempt = shot.attempt;
+    this.fence = shot.fence as Fence;
+    this.deadline = clock.now() + shot.timeoutMs;
+    this.run = shot.run;
+    this.step = shot.step;
+    this.#shot = shot;
+    this.#clock = clock;
+    this.#listening = listening;
+    this.heartbeat = this.heartbeat.bind(this);
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#aborted === undefined) this.#listening.add(this);
+      else this.#controller.abort(new Error(this.#aborted));
+    }
+    return this.#controller.signal;
+  }
+
+  abort(because: string): void {
+    this.#aborted ??= because;
+    this.#controller?.abort(new Error(because));
+  }
+
+  /** At most one a second is sent; those between say nothing new. */
+  heartbeat(progress?: Json): void {
+    const now = this.#clock.now();
+    if (now - this.#shownAt < HEARTBEAT_EVERY_MS) return;
+    this.#shownAt = now;
+    this.#shot.heartbeat(progress === undefined ? undefined : toJson(progress, 'the progress of a heartbeat').value);
+  }
+}

@@ -1,0 +1,201 @@
+import { unreachable } from '@holdfast/kernel';
+import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type MessageOf, type Report, type WorkerId } from '@holdfast/protocol';
+import type { LogRecord } from '@holdfast/runtime';
+import type { AgentDefinition } from '../define/agent.js';
+import { joinGrant, type Grant, type GrantPage } from '../run/grant.js';
+import { deadLetter } from './dead-letter.js';
+import type { WorkerLog } from './log.js';
+import type { Outbox } from './outbox.js';
+import type { RunEar, RunPort } from './port.js';
+import { arrive, NOTHING_SEEN, type Seen } from './seen.js';
+
+/** A run that is being executed here. */
+export interface Execution {
+  readonly ear: RunEar;
+  /** Resolves when its end is acknowledged, or it was abandoned. */
+  readonly finished: Promise<void>;
+}
+
+export type StartExecution = (grant: Grant, agent: AgentDefinition, port: RunPort) => Execution;
+
+export interface RunsParts {
+  readonly worker: WorkerId;
+  agent(name: string, version: string): AgentDefinition | undefined;
+  readonly start: StartExecution;
+  readonly outbox: Outbox;
+  readonly log: WorkerLog;
+}
+
+interface Held extends Execution {
+  readonly fence: Fence;
+  readonly lane: number;
+}
+interface RunLane {
+  next: number;
+  seen: Seen;
+  stopped: boolean;
+}
+
+const decode = decoder(runTaskMessages);
+
+/** The runs of this worker: begun by a grant, fed with answers, given up when they move on. */
+export class Runs {
+  readonly #parts: RunsParts;
+  readonly #lanes = new Map<number, RunLane>();
+  readonly #held = new Map<RunId, Held>();
+  readonly #partial = new Map<RunId, GrantPage[]>();
+  /** A run whose execution is just being made: it may call back at once. */
+  #beginning: Grant | undefined;
+  #port: RunPort | undefined;
+
+  constructor(parts: RunsParts) {
+    this.#parts = parts;
+  }
+
+  /** What executors are given; set once, before the first record. */
+  connect(port: RunPort): void {
+    this.#port = port;
+  }
+
+  /** A lane begins at an offset of `run.tasks`. */
+  take(lane: number, offset: number): void {
+    this.#lanes.set(lane, { next: offset, seen: NOTHING_SEEN, stopped: false });
+  }
+
+  /** Where a retained lane reads on; undefined when it stands still or isn't held. */
+  reopenAt(lane: number): number | undefined {
+    const known = this.#lanes.get(lane);
+    return known === undefined || known.stopped ? undefined : known.next;
+  }
+
+  /** Gives up every run of a lane: whoever holds it now begins them anew. */
+  forget(lane: number, because: string): void {
+    this.#lanes.delete(lane);
+    for (const [run, held] of this.#held) if (held.lane === lane) this.#abandon(run, because);
+  }
+
+  abandonAll(because: string): void {
+    for (const run of [...this.#held.keys()]) this.#abandon(run, because);
+  }
+
+  /** Gives up one run, whose executor can't go on here. */
+  giveUp(run: RunId, fence: Fence, because: string): void {
+    if (this.holds(run, fence)) this.#abandon(run, because);
+  }
+
+  holds(run: RunId, fence: Fence): boolean {
+    return this.#held.get(run)?.fence === fence || (this.#beginning?.run === run && this.#beginning.fence === fence);
+  }
+
+  /** How many runs are held here. */
+  get size(): number {
+    return this.#held.size;
+  }
+
+  /** A granted attempt ended in this very process: its run needn't wait for the ledger's word. */
+  seen(run: RunId, report: Report): void {
+    this.#held.get(run)?.ear.seen(report);
+  }
+
+  receive(records: readonly LogRecord[]): void {
+    for (const record of records) {
+      const lane = this.#lanes.get(record.lane);
+      if (lane === undefined || lane.stopped || record.offset < lane.next) continue;
+      this.#read(record, lane);
+    }
+  }
+
+  #read(record: LogRecord, lane: RunLane): void {
+    const stop = (because: string): void => {
+      lane.stopped = true;
+      this.#parts.log.error(`lane ${record.lane} of ${record.topic} stands still: ${because}`, { lane: record.lane, topic: record.topic, offset: record.offset, mend: 'find what is missing, then restart this worker' });
+    };
+    const envelope = decodeHeaders(record.headers, record.key, record.time);
+    const arrival = envelope === undefined ? undefined : arrive(lane.seen, record.lane, envelope);
+    if (envelope === undefined || arrival === undefined || arrival.kind === 'unnumbered') {
+      lane.next = record.offset + 1;
+      deadLetter(this.#parts.outbox, this.#parts.log, record, envelope?.type ?? null, 'no service wrote it: it has no ce_type or no ce_seq');
+      return;
+    }
+    if (arrival.kind === 'gap') {
+      stop(`messages of ${arrival.source} are missing: the last one seen has ce_seq ${arrival.last}, this one follows ${arrival.prev}`);
+      return;
+    }
+    if (arrival.kind === 'new') {
+      const parsed = parseJson(record.value ?? '');
+      const decoded = parsed.ok ? decode(envelope.type, parsed.value) : parsed;
+      const run = RunId.safeParse(envelope.subject);
+      const tenant = Tenant.safeParse(envelope.tenant);
+      if (!decoded.ok || !('message' in decoded) || typeof decoded.message === 'string' || !run.success || !tenant.success) {
+        stop(`its message can't be understood, perhaps it is of a newer version: ${decoded.ok ? 'no valid run or tenant' : decoded.message}`);
+        return;
+      }
+      lane.seen = arrival.seen;
+      this.#dispatch(record.lane, run.data, decoded.message);
+    }
+    lane.next = record.offset + 1;
+  }
+
+  #dispatch(lane: number, run: RunId, message: MessageOf<(typeof runTaskMessages)[number]>): void {
+    if (message.data.worker !== this.#parts.worker) return; // For a former or another holder of the lane.
+    switch (message.type) {
+      case 'RunGranted':
+        this.#granted(lane, run, message.data);
+        return;
+      case 'StepSettled': {
+        const { fence, step, attempt, outcome } = message.data;
+        if (this.holds(run, fence)) this.#held.get(run)?.ear.settled({ step, attempt, outcome });
+        return;
+      }
+      case 'TryAnswered': {
+        const { fence, step, attempt, retryAt } = message.data;
+        if (this.holds(run, fence)) this.#held.get(run)?.ear.tryAnswered({ step, attempt, retryAt });
+        return;
+      }
+      case 'IntentRefused': {
+        const { fence, intent, step, reason, message: words } = message.data;
+        const held = this.#held.get(run);
+        if (held !== undefined && held.fence === fence) held.ear.refused({ intent, step, reason, message: words });
+        return;
+      }
+      default:
+        unreachable(message);
+    }
+  }
+
+  #granted(lane: number, run: RunId, page: GrantPage): void {
+    const collected = this.#partial.get(run) ?? [];
+    const newest = Math.max(this.#held.get(run)?.fence ?? 0, collected[0]?.fence ?? 0);
+    if (page.fence < newest || this.holds(run, page.fence)) return;
+    this.#abandon(run, `the run was granted again, with fence ${page.fence}`);
+    const pages = page.fence > newest ? [page] : [...collected, page];
+    const grant = joinGrant(run, pages);
+    if (grant === undefined) this.#partial.set(run, pages);
+    else this.#begin(lane, grant);
+  }
+
+  #begin(lane: number, grant: Grant): void {
+    const { run, fence } = grant;
+    const { name, version } = grant.agent;
+    const agent = this.#parts.agent(name, version);
+    if (agent === undefined || this.#port === undefined) {
+      this.#parts.log.error('a run was granted whose agent does not live here', { run, agent: `${name}@${version}` });
+      return;
+    }
+    this.#beginning = grant;
+    const execution = this.#parts.start(grant, agent, this.#port);
+    this.#held.set(run, { ...execution, fence, lane });
+    this.#beginning = undefined;
+    void execution.finished.finally(() => {
+      if (this.holds(run, fence)) this.#held.delete(run);
+    });
+  }
+
+  #abandon(run: RunId, because: string): void {
+    this.#partial.delete(run);
+    const held = this.#held.get(run);
+    if (held === undefined) return;
+    this.#held.delete(run);
+    held.ear.abandon(because);
+  }
+}

@@ -1,0 +1,261 @@
+import {
+  CallTool,
+  operationKey,
+  type Fire,
+  type HistoryStep,
+  type Json,
+  type Named,
+  type Outcome,
+  type Report,
+  type Step,
+} from '@holdfast/protocol';
+import { equalsJson, INLINE_BYTES_MAX, toJson } from '../define/json.js';
+import type { ToolDefinition, ToolReference } from '../define/tool.js';
+import { EffectFailed, EffectRejected, InvalidArguments, MESSAGE_MAX, clipped, IntentRefusedError, ResultUnreadable, ValueTooLarge, messageOf } from '../errors.js';
+import type { LocalCall } from '../host/port.js';
+import { tooLargeForMessage } from './artifacts.js';
+import { open, type Core } from './core.js';
+import type { Entry, GroupReports } from './entry.js';
+import { OVERHEAD_BYTES, type Draft } from './outgoing.js';
+import { load } from './loading.js';
+
+/** A call as it goes into an intent. */
+export interface PreparedCall {
+  readonly tool: Named;
+  readonly args: Json;
+  readonly target: string | undefined;
+  readonly bytes: number;
+  /** Present when this worker may fire it by itself. */
+  readonly local: ToolDefinition | undefined;
+}
+
+/** How soon to ask again whether the hold on the lane is fresh, milliseconds. */
+const LEASE_RECHECK_MS = 500;
+
+type RecordedCall = Extract<HistoryStep, { kind: 'call' }>;
+
+/** Tool calls: from the code's wish to what it is told. */
+export class Calls {
+  /** Recorded calls whose arguments the code now words otherwise: the recorded ones stand. */
+  adopted = 0;
+  /** Local attempts whose report is still to come. */
+  inFlight = 0;
+  /** What came before the code asked for the step again. */
+  readonly #early = new Map<Step, Report>();
+
+  constructor(
+    private readonly core: Core,
+    /** Called when something changed that the run's end may have waited for. */
+    private readonly onProgress: () => void,
+  ) {}
+
+  /** One call, recorded by itself. */
+  call(step: Step, tool: ToolReference, args: unknown): Promise<unknown> {
+    const recorded = this.recorded(step, tool, args);
+    if (recorded !== undefined) return recorded.promise;
+    const prepared = this.prepare(tool, args);
+    const entry = open(this.core, step, 'call', tool.name);
+    this.core.completions.live(() => this.#intend(entry, prepared));
+    return entry.promise;
+  }
+
+  /** The entry of a call that the history holds; undefined for a new one. */
+  recorded(step: Step, tool: ToolReference, args: unknown): Entry | undefined {
+    const { core } = this;
+    const answer = core.history.ask(step, 'call', tool.name);
+    if (answer.kind === 'mismatch') core.diverge(answer.mismatch);
+    if (answer.kind === 'new' || answer.step.kind !== 'call') return undefined;
+    const recorded = answer.step;
+    if (!equalsJson(args, recorded.call.args)) this.adopted += 1;
+    const entry = open(core, step, 'call', tool.name);
+    entry.rank = answer.rank;
+    const outcome = recorded.outcome ?? this.#early.get(step)?.outcome;
+    this.#early.delete(step);
+    if (outcome === undefined) this.#refire(entry, recorded);
+    else this.#settle(entry, outcome);
+    return entry;
+  }
+
+  /** Checks the arguments of a new call. Throws a typed error before anything is recorded. */
+  prepare(tool: ToolReference, args: unknown): PreparedCall {
+    const what = `the arguments of ${tool.name}@${tool.version}`;
+    const sized = toJson(args, what);
+    if (tooLargeForMessage(sized.bytes)) throw new ValueTooLarge(what, sized.bytes, INLINE_BYTES_MAX);
+    const parsed = tool.input.safeParse(sized.value);
+    if (!parsed.success) throw new InvalidArguments(`${what} don't fit its schema: ${clipped(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`).join('; '), MESSAGE_MAX - 300)}`);
+    const target = tool.targetOf(parsed.data);
+    if (target !== undefined && (target.length === 0 || target.length > 500)) throw new InvalidArguments(`the target of ${tool.name}@${tool.version} has ${target.length} characters; it takes 1 to 500`);
+    const mayFire = tool.effect !== 'irreversible' && tool.keyScope === 'run';
+    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: mayFire ? this.core.port.hosted(tool.name, tool.version) : undefined };
+  }
+
+  /** Fires a local attempt whose intent is acknowledged. */
+  fire(entry: Entry, call: LocalCall): void {
+    const { core } = this;
+    void core.port
+      .fireLocal(call)
+      .then((report) => {
+        if (core.phase === 'stopped') return;
+        if (report !== 'lease_lost') return this.#reported(entry, report);
+        // Nothing fired. Should the lane be lost, this run is abandoned; else the hold is soon fresh again.
+        entry.cancel = core.port.after(LEASE_RECHECK_MS, () => {
+          if (core.phase !== 'stopped') this.fire(entry, call);
+        });
+      })
+      .catch((error: unknown) => core.trouble(`${call.tool.name} at step ${entry.step}: ${messageOf(error)}`));
+  }
+
+  /** A local attempt is under way: the run's end waits for its report. */
+  takeOff(entry: Entry): void {
+    entry.inFlight = true;
+    this.inFlight += 1;
+  }
+
+  #land(entry: Entry): void {
+    if (!entry.inFlight) return;
+    entry.inFlight = false;
+    this.inFlight -= 1;
+  }
+
+  /** A new local call whose intent is acknowledged. */
+  fireAcknowledged(entry: Entry, prepared: PreparedCall, tool: ToolDefinition): void {
+    if (entry.settlement !== null) return this.#land(entry); // Refused meanwhile.
+    const { run, tenant, fence } = this.core;
+    const { step } = entry;
+    const key = operationKey({ scope: 'run', tenant, run, step, tool: tool.name, target: prepared.target ?? null });
+    if (!entry.inFlight) this.takeOff(entry);
+    this.fire(entry, { run, tenant, step, tool, args: prepared.args, operationKey: key, attempt: 1, fence });
+  }
+
+  /** The tool host of this process saw a granted attempt end. Only a success is taken from it; the rest is the ledger's. */
+  seen(report: Report): void {
+    const { core } = this;
+    if (report.outcome.status !== 'succeeded') return;
+    const entry = core.completions.open.get(report.step);
+    if (entry === undefined) {
+      if (core.history.awaits(report.step)) this.#early.set(report.step, report);
+      return;
+    }
+    if (entry.kind === 'call' && entry.settlement === null && !entry.seen) {
+      entry.seen = true;
+      this.#keep(entry, report, (kept, bytes, told) => {
+        core.outgoing.settle(kept, bytes);
+        told();
+        core.completions.soon();
+      });
+    }
+  }
+
+  /** The ledger's word. */
+  settled(step: Step, attempt: number, outcome: Outcome): void {
+    const entry = this.core.completions.open.get(step);
+    if (entry?.kind === 'call') this.#settle(entry, outcome);
+    else if (outcome.status !== 'unknown' && this.core.history.awaits(step)) this.#early.set(step, { step, attempt, outcome });
+  }
+
+  /** An outcome becomes what the code is told. `unknown` is none yet: the call stays open. */
+  #settle(entry: Entry, outcome: Outcome): void {
+    const { completions } = this.core;
+    switch (outcome.status) {
+      case 'succeeded':
+        if ('value' in outcome.result) completions.settle(entry, { ok: true, value: outcome.result.value });
+        else if ('artifact' in outcome.result) load(this.core, entry, outcome.result.artifact);
+        else completions.settle(entry, { ok: false, error: new ResultUnreadable(entry.step, outcome.result.unreadable) });
+        return;
+      case 'rejected':
+        completions.settle(entry, { ok: false, error: new EffectRejected(entry.name, entry.step, outcome.reason) });
+        return;
+      case 'failed':
+        completions.settle(entry, { ok: false, error: new EffectFailed(entry.name, entry.step, outcome.failure) });
+        return;
+      case 'unknown':
+        return;
+    }
+  }
+
+  /** The orchestrator refused the call. */
+  refused(entry: Entry, error: IntentRefusedError): void {
+    if (entry.progress?.observed !== undefined) this.core.outgoing.observeAgain(entry.progress.observed);
+    this.core.completions.settle(entry, { ok: false, error });
+  }
+
+  #intend(entry: Entry, prepared: PreparedCall): void {
+    const { local } = prepared;
+    const fire: Fire = local === undefined ? 'granted' : 'local';
+    const data = {
+      step: entry.step,
+      tool: prepared.tool,
+      args: prepared.args,
+      ...(prepared.target === undefined ? {} : { target: prepared.target }),
+      fire,
+      fence: this.core.fence,
+    };
+    const draft: Draft = {
+      message: CallTool(data),
+      progress: data,
+      bytes: prepared.bytes + OVERHEAD_BYTES,
+      onAcknowledged: local === undefined ? undefined : () => this.fireAcknowledged(entry, prepared, local),
+    };
+    entry.progress = draft.progress;
+    if (local !== undefined) this.takeOff(entry);
+    this.core.outgoing.intent(draft);
+  }
+
+  /** A recorded call without an outcome: a local one fires again under its key, once the replay is through. */
+  #refire(entry: Entry, { call, fire, attempt }: RecordedCall): void {
+    if (fire === 'granted') return;
+    const { core } = this;
+    core.completions.live(() => {
+      const tool = core.port.hosted(call.tool.name, call.tool.version);
+      if (entry.settlement !== null) return;
+      // Without the tool in this worker the ledger's deadline decides.
+      if (tool === undefined) return core.trouble(`${call.tool.name}@${call.tool.version} at step ${entry.step} was fired locally before, and this worker doesn't host it`);
+      this.takeOff(entry);
+      this.fire(entry, { run: core.run, tenant: core.tenant, step: entry.step, tool, args: call.args, operationKey: call.key, attempt, fence: core.fence });
+    });
+  }
+
+  #reported(entry: Entry, report: Report): void {
+    this.#keep(entry, report, (kept, bytes, told) => {
+      const { core } = this;
+      this.#land(entry);
+      if (entry.group === null) {
+        core.outgoing.settle(kept, bytes);
+        told();
+      } else {
+        this.#reportedInGroup(entry.group, { report: kept, bytes, told });
+      }
+      core.completions.soon();
+      this.onProgress();
+    });
+  }
+
+  /** Members of a group recorded as one are told together, when all have reported. */
+  #reportedInGroup(group: GroupReports, reported: GroupReports['reported'][number]): void {
+    group.reported.push(reported);
+    group.missing -= 1;
+    if (group.missing > 0) return;
+    for (const { report, bytes } of group.reported) this.core.outgoing.settle(report, bytes);
+    for (const { told } of group.reported) told();
+  }
+
+  /**
+   * Makes a report ready to be sent, a large result by reference, and gives it on with what tells
+   * the code. A success goes to the code at once; every other end waits for the ledger, which alone
+   * retries.
+   */
+  #keep(entry: Entry, report: Report, next: (kept: Report, bytes: number, told: () => void) => void): void {
+    const { core } = this;
+    const { outcome } = report;
+    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + MESSAGE_MAX, () => undefined);
+    if (!('value' in outcome.result)) return next(report, OVERHEAD_BYTES, () => this.#settle(entry, outcome));
+    const what = `the result of step ${entry.step}`;
+    // The code gets a copy: what it does to it must not change the report, which is yet to be sent.
+    const { value, bytes } = toJson(outcome.result.value, what);
+    const told = (): void => core.completions.settle(entry, { ok: true, value });
+    if (!tooLargeForMessage(bytes)) return next(report, bytes + OVERHEAD_BYTES, told);
+    void core.store.keepResult(outcome.result.value, what).then((result) => {
+      if (core.phase !== 'stopped') next({ ...report, outcome: { ...outcome, result } }, OVERHEAD_BYTES, told);
+    });
+  }
+}

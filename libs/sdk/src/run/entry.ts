@@ -1,0 +1,60 @@
+import type { Report, Step } from '@holdfast/protocol';
+import { DurablePromise } from './durable.js';
+import { describeAsked, type AskedKind } from './history.js';
+import type { Progress } from './outgoing.js';
+
+export type Settlement = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly error: Error };
+
+/** One durable ask of the code that has not been answered yet. */
+export class Entry {
+  readonly promise: DurablePromise<unknown>;
+  settlement: Settlement | null = null;
+  /** Position in the recorded stream; live ones come after all recorded ones. */
+  rank = Number.POSITIVE_INFINITY;
+  /** A local attempt is between its intent and its report. */
+  inFlight = false;
+  /** The host of this process has reported a success of a granted attempt. */
+  seen = false;
+  /** The members of a group that is recorded as one report together. */
+  group: GroupReports | null = null;
+  /** Why its last try failed: what the code gets should there be no other. */
+  failure: Error | null = null;
+  /** What its intent carried: sent again should the intent be refused. */
+  progress: Progress | null = null;
+  /** Cancels a timer. */
+  cancel: (() => void) | null = null;
+  #resolve: (value: unknown) => void = () => undefined;
+  #reject: (error: Error) => void = () => undefined;
+
+  constructor(
+    readonly step: Step,
+    readonly kind: AskedKind,
+    readonly name: string,
+  ) {
+    this.promise = new DurablePromise<unknown>((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  get label(): string {
+    return `${describeAsked(this.kind, this.name)} at step ${this.step}`;
+  }
+
+  /** Tells the code. */
+  handOver(): void {
+    const { settlement } = this;
+    if (settlement === null) return;
+    if (settlement.ok) {
+      this.#resolve(settlement.value);
+    } else {
+      this.promise.hush();
+      this.#reject(settlement.error);
+    }
+  }
+}
+
+export interface GroupReports {
+  missing: number;
+  readonly reported: { readonly report: Report; readonly bytes: number; readonly told: () => void }[];
+}

@@ -1,0 +1,216 @@
+import { ReportDivergence, type Outcome, type Report, type Step } from '@holdfast/protocol';
+import type { AgentDefinition } from '../define/agent.js';
+import type { ToolReference } from '../define/tool.js';
+import { clipped, IntentRefusedError, InvalidArguments, messageOf } from '../errors.js';
+import type { RunEar, RunPort } from '../host/port.js';
+import { RunStore, type RunArtifacts } from './artifacts.js';
+import { Calls } from './calls.js';
+import { Completions } from './completions.js';
+import { HALT, Tracker, type Core } from './core.js';
+import { Ending } from './ending.js';
+import type { Grant } from './grant.js';
+import type { Group } from './group.js';
+import { History, type Mismatch } from './history.js';
+import { Outgoing } from './outgoing.js';
+import { Scope, type Parts } from './scope.js';
+import { Work } from './work.js';
+
+export interface RunExecutorOptions {
+  readonly grant: Grant;
+  readonly agent: AgentDefinition;
+  /** Tools that the agent can call by name. */
+  readonly tools?: readonly ToolReference[] | undefined;
+  readonly port: RunPort;
+  readonly artifacts?: RunArtifacts | undefined;
+  /** Something that an operator should hear of. */
+  readonly onTrouble?: ((message: string) => void) | undefined;
+}
+
+/** What became of a run in this worker. */
+export type RunState = 'running' | 'ending' | 'finished' | 'diverged' | 'abandoned';
+
+/** The run isn't ours any more, or nobody's: the code must make no further progress. */
+const LOST: readonly string[] = ['stale_fence', 'fence_required', 'run_ended', 'run_quarantined', 'run_unknown'];
+
+/**
+ * Advances one run under one fence: runs the agent's code, gives it what is recorded, and asks for
+ * what is not. One executor serves one grant; a new grant makes a new one.
+ */
+export class RunExecutor implements RunEar {
+  /**
+   * Resolves when this worker has nothing more to do for the run: its end is acknowledged and no
+   * call is open, the code diverged from the record, or the run was abandoned. Never rejects.
+   */
+  readonly finished: Promise<void>;
+  readonly #options: RunExecutorOptions;
+  readonly #core: Core;
+  readonly #calls: Calls;
+  readonly #work: Work;
+  readonly #ending: Ending;
+  readonly #groups = new Map<Step, Group>();
+  readonly #refusedSteps = new Set<string>();
+  readonly #abort = new AbortController();
+  #state: RunState = 'running';
+  #resolveFinished: () => void = () => undefined;
+
+  constructor(options: RunExecutorOptions) {
+    this.#options = options;
+    this.finished = new Promise<void>((resolve) => {
+      this.#resolveFinished = resolve;
+    });
+    this.#core = this.#makeCore();
+    this.#calls = new Calls(this.#core, () => this.#ending.progressed(false));
+    this.#work = new Work(this.#core);
+    this.#ending = new Ending({ core: this.#core, agent: options.agent, inFlight: () => this.#calls.inFlight, onFinished: () => this.#over('finished') });
+  }
+
+  get state(): RunState {
+    return this.#state;
+  }
+
+  /** Recorded calls whose arguments the code worded otherwise; the recorded ones stood. */
+  get adopted(): number {
+    return this.#calls.adopted;
+  }
+
+  /** Starts the agent's code; it runs until its first wait before this returns. */
+  start(): void {
+    const { agent, grant } = this.#options;
+    this.#core.completions.soon();
+    const input = agent.input.safeParse(grant.input);
+    if (!input.success) {
+      const issues = input.error.issues.slice(0, 5).map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`);
+      return this.#ending.threw(new InvalidArguments(`the run's input doesn't fit the schema of ${agent.name}@${agent.version}: ${issues.join('; ')}`));
+    }
+    void this.#run(input.data);
+  }
+
+  seen(report: Report): void {
+    if (this.#core.phase !== 'stopped') this.#calls.seen(report);
+  }
+
+  settled({ step, attempt, outcome }: { step: Step; attempt: number; outcome: Outcome }): void {
+    if (this.#core.phase === 'stopped') return;
+    this.#calls.settled(step, attempt, outcome);
+    if (this.#core.phase === 'ended' && outcome.status !== 'unknown') this.#ending.progressed(true);
+  }
+
+  tryAnswered({ step, attempt, retryAt }: { step: Step; attempt: number; retryAt: number | null }): void {
+    if (this.#core.phase === 'running') this.#work.tryAnswered(step, attempt, retryAt);
+  }
+
+  refused({ intent, step, reason, message }: { intent: string; step?: Step | undefined; reason: string; message: string }): void {
+    const core = this.#core;
+    if (core.phase === 'stopped') return;
+    if (LOST.includes(reason)) return this.abandon(`${intent} was refused (${reason}): ${message}`);
+    if (intent === 'FinishRun') return this.#ending.refused(reason, message);
+    if (step === undefined || intent === 'ReportDivergence') return core.trouble(`${intent} was refused (${reason}): ${message}`);
+    // A refusal may be told twice, and of a step that was recorded before.
+    if (this.#refusedSteps.has(step) || core.history.has(step)) return;
+    this.#refusedSteps.add(step);
+    this.#refusedStep(step, new IntentRefusedError(intent, step, reason, message));
+  }
+
+  abandon(because: string): void {
+    if (this.#state === 'finished' || this.#core.phase === 'stopped') return;
+    this.#halt();
+    this.#abort.abort(new Error(`run ${this.#core.run} left this worker: ${because}`));
+    this.#over('abandoned');
+  }
+
+  async #run(input: unknown): Promise<void> {
+    const { agent } = this.#options;
+    const parts: Parts = { core: this.#core, calls: this.#calls, work: this.#work, tools: byName(this.#options.tools ?? []), groups: this.#groups };
+    try {
+      const result: unknown = await agent.run(new Scope(parts, ''), input);
+      this.#ending.returned(result);
+    } catch (error) {
+      this.#ending.threw(error);
+    }
+    if (this.#core.phase === 'ended' && this.#state === 'running') this.#state = 'ending';
+  }
+
+  #refusedStep(step: Step, error: IntentRefusedError): void {
+    const core = this.#core;
+    const group = this.#groups.get(step);
+    if (group !== undefined) return group.refused((entry) => this.#calls.refused(entry, error));
+    const entry = core.completions.open.get(step);
+    if (entry === undefined || entry.settlement?.ok === true) {
+      // The code has been told of a result that the log will never hold: it may come to an end, and do nothing more.
+      core.refusedAfterwards ??= error;
+      core.trouble(`${error.message}; the code had its result already and is brought to an end`);
+      return;
+    }
+    if (entry.kind === 'call') this.#calls.refused(entry, error);
+    else this.#work.refused(entry, error);
+  }
+
+  #diverge({ step, recorded, asked }: Mismatch): never {
+    const { port, run, tenant, fence } = this.#core;
+    this.#halt();
+    this.#abort.abort(new Error(`run ${run} diverged from its history at step ${step}`));
+    const report = ReportDivergence({ step, recorded: clipped(recorded, 500), asked: clipped(asked, 500), fence });
+    this.#core.trouble(`run ${run} diverged from its history at step ${step}: recorded is ${recorded}, the code asks for ${asked}`);
+    void port
+      .intend(run, tenant, [report])
+      .catch((error: unknown) => this.#core.trouble(`the divergence could not be reported: ${messageOf(error)}`))
+      .finally(() => this.#over('diverged'));
+    throw HALT;
+  }
+
+  #halt(): void {
+    this.#core.phase = 'stopped';
+    this.#core.outgoing.stop();
+    this.#core.completions.stop();
+    this.#core.tracker.clear();
+  }
+
+  #over(state: RunState): void {
+    this.#state = state;
+    this.#resolveFinished();
+  }
+
+  #makeCore(): Core {
+    const { grant, port, artifacts, onTrouble } = this.#options;
+    const { run, tenant, fence } = grant;
+    const history = new History(grant.steps);
+    const outgoing = new Outgoing({ run, tenant, fence, port, onLost: (error) => this.abandon(`its intents could not be written: ${messageOf(error)}`) });
+    const completions = new Completions({
+      observed: grant.observed,
+      replays: grant.steps.length > 0,
+      onHandOver: (step) => outgoing.observe(step),
+      onIdle: () => this.#idle(),
+      allAsked: () => history.unasked === 0,
+    });
+    return {
+      run,
+      tenant,
+      fence,
+      port,
+      store: new RunStore(artifacts, { tenant, run }),
+      history,
+      outgoing,
+      completions,
+      signal: this.#abort.signal,
+      tracker: new Tracker(),
+      phase: 'running',
+      insideWork: false,
+      refusedAfterwards: null,
+      diverge: (mismatch) => this.#diverge(mismatch),
+      trouble: (message) => onTrouble?.(message),
+    };
+  }
+
+  /** The code has nothing to be told: what can't wait is sent. */
+  #idle(): void {
+    if (this.#core.phase === 'ended') this.#ending.progressed(false);
+    this.#core.outgoing.flush();
+  }
+}
+
+/** Tools by name, and by `name@version`; of several versions the last registered answers to the name. */
+function byName(tools: readonly ToolReference[]): Map<string, ToolReference> {
+  const named = new Map<string, ToolReference>();
+  for (const tool of tools) named.set(tool.name, tool).set(`${tool.name}@${tool.version}`, tool);
+  return named;
+}

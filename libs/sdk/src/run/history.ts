@@ -1,0 +1,124 @@
+import type { HistoryStep, RecordKind, Step } from '@holdfast/protocol';
+
+export type AskedKind = 'call' | RecordKind;
+
+interface Recorded {
+  readonly step: HistoryStep;
+  /** Position in the stream. */
+  readonly rank: number;
+  asked: boolean;
+}
+
+/** What the code asks is not what was recorded at that place. */
+export interface Mismatch {
+  readonly step: Step;
+  readonly recorded: string;
+  readonly asked: string;
+}
+
+export type Answer = { readonly kind: 'new' } | { readonly kind: 'recorded'; readonly step: HistoryStep; readonly rank: number } | { readonly kind: 'mismatch'; readonly mismatch: Mismatch };
+
+const NEW: Answer = { kind: 'new' };
+
+const cursorOf = (step: HistoryStep): Step => (step.kind === 'call' ? step.call.step : step.step);
+
+export function describe(step: HistoryStep): string {
+  switch (step.kind) {
+    case 'call':
+      return `call ${step.call.tool.name}`;
+    case 'record':
+    case 'try':
+      return describeAsked(step.as, step.name);
+  }
+}
+
+export const describeAsked = (kind: AskedKind, name: string): string => (kind === name ? kind : `${kind} ${name}`);
+
+/** What is recorded of a run, and which of it the code has asked for again. */
+export class History {
+  readonly #recorded = new Map<Step, Recorded>();
+  /** Highest branch recorded below a step at which a group was opened. */
+  readonly #branches = new Map<string, number>();
+  #unasked: number;
+
+  constructor(steps: readonly HistoryStep[]) {
+    // Of a step that failed and was tried again there may be several entries: the last one stands.
+    steps.forEach((step, rank) => {
+      const cursor = cursorOf(step);
+      const before = this.#recorded.get(cursor);
+      this.#recorded.set(cursor, { step, rank: before?.rank ?? rank, asked: false });
+      if (before === undefined) this.#noteBranches(cursor);
+    });
+    this.#unasked = this.#recorded.size;
+  }
+
+  get unasked(): number {
+    return this.#unasked;
+  }
+
+  has(step: Step): boolean {
+    return this.#recorded.has(step);
+  }
+
+  /** True while the code has not come to a recorded step. */
+  awaits(step: Step): boolean {
+    return this.#recorded.get(step)?.asked === false;
+  }
+
+  /** The code asks for a step, for the first time in this life of the run. */
+  ask(step: Step, kind: AskedKind, name: string): Answer {
+    if (this.#unasked === 0) return NEW;
+    const recorded = this.#recorded.get(step);
+    const asked = (): string => describeAsked(kind, name);
+    if (recorded === undefined) {
+      return this.#branches.has(step) ? mismatch(step, 'a group of branches', asked()) : NEW;
+    }
+    if (!recorded.asked) {
+      recorded.asked = true;
+      this.#unasked -= 1;
+    }
+    const same = recorded.step.kind === 'call' ? kind === 'call' && recorded.step.call.tool.name === name : kind === recorded.step.as && name === recorded.step.name;
+    return same ? { kind: 'recorded', step: recorded.step, rank: recorded.rank } : mismatch(step, describe(recorded.step), asked());
+  }
+
+  /** The code opens a group of branches at a step. */
+  askGroup(step: Step, branches: number, asOne: boolean): Mismatch | undefined {
+    if (this.#unasked === 0) return undefined;
+    const asked = `a group of ${branches} branches${asOne ? ', recorded as one' : ''}`;
+    const recorded = this.#recorded.get(step);
+    if (recorded !== undefined) return { step, recorded: describe(recorded.step), asked };
+    const most = this.#branches.get(step);
+    if (most === undefined) return undefined;
+    if (most > branches) return { step, recorded: `a group of at least ${most} branches`, asked };
+    const wasOne = this.#recorded.has(`${step}.${most}` as Step);
+    if (wasOne !== asOne || (asOne && most < branches)) return { step, recorded: `a group of ${most} branches${wasOne ? ', recorded as one' : ''}`, asked };
+    return undefined;
+  }
+
+  /** The code of a scope is over: a recorded step that follows in it will never be asked for. */
+  end(next: Step): Mismatch | undefined {
+    const recorded = this.#unasked === 0 ? undefined : this.#recorded.get(next);
+    if (recorded !== undefined) return { step: next, recorded: describe(recorded.step), asked: 'the end of the branch' };
+    return this.#unasked > 0 && this.#branches.has(next) ? { step: next, recorded: 'a group of branches', asked: 'the end of the branch' } : undefined;
+  }
+
+  /** The code of the whole run is over. */
+  endOfRun(): Mismatch | undefined {
+    if (this.#unasked === 0) return undefined;
+    for (const [step, recorded] of this.#recorded) {
+      if (!recorded.asked) return { step, recorded: describe(recorded.step), asked: 'the end of the run' };
+    }
+    return undefined;
+  }
+
+  #noteBranches(step: Step): void {
+    if (!step.includes('.')) return;
+    const parts = step.split('.');
+    for (let index = 1; index < parts.length; index += 2) {
+      const group = parts.slice(0, index).join('.');
+      this.#branches.set(group, Math.max(this.#branches.get(group) ?? 0, Number(parts[index])));
+    }
+  }
+}
+
+const mismatch = (step: Step, recorded: string, asked: string): Answer => ({ kind: 'mismatch', mismatch: { step, recorded, asked } });

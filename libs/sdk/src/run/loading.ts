@@ -1,0 +1,33 @@
+import type { ArtifactRef } from '@holdfast/protocol';
+import { messageOf, ResultUnreadable } from '../errors.js';
+import type { Core } from './core.js';
+import type { Entry } from './entry.js';
+
+const RETRY_FIRST_MS = 500;
+const RETRY_MOST_MS = 30_000;
+
+/**
+ * Fetches the value that an entry is to be answered with. A store that can't give it holds the run
+ * up and says so: what is recorded as a success can't become a failure because a disk is away.
+ */
+export function load(core: Core, entry: Entry, ref: ArtifactRef, tries = 1): void {
+  const { completions } = core;
+  completions.loading(1);
+  core.store
+    .load(ref, entry.step)
+    .then(
+      (value) => completions.settle(entry, { ok: true, value }),
+      (error: unknown) => {
+        if (core.phase === 'stopped' || entry.settlement !== null) return;
+        if (error instanceof ResultUnreadable) return completions.settle(entry, { ok: false, error });
+        const delayMs = Math.min(RETRY_MOST_MS, RETRY_FIRST_MS * 2 ** (tries - 1));
+        core.trouble(`${entry.label}: its result can't be fetched, next try in ${delayMs} ms: ${messageOf(error)}`);
+        completions.loading(1);
+        entry.cancel = core.port.after(delayMs, () => {
+          completions.loading(-1);
+          if (core.phase !== 'stopped') load(core, entry, ref, tries + 1);
+        });
+      },
+    )
+    .finally(() => completions.loading(-1));
+}

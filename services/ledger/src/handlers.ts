@@ -1,0 +1,161 @@
+import { Injectable } from '@nestjs/common';
+import { unreachable } from '@holdfast/kernel';
+import {
+  FireEffect,
+  RunId,
+  toolTasks,
+  type EffectReported,
+  type EffectRequested,
+  type LaneTaken,
+  type MessageOf,
+  type Named,
+  type Settled,
+  type Step,
+} from '@holdfast/protocol';
+import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
+import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
+import { decide, type EffectCommand, type Sending } from './domain/decide.js';
+import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
+
+type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
+type In<M> = Inbound<Data<M>>;
+type EffectTurn = Turn<RunEffects, EffectEvent>;
+
+/** All open streams of a lane: an effect's pool is known to its state alone. */
+export const EFFECTS_TAG = 'effects';
+
+/** Name of the row that spans lanes for an operation key. */
+export const claimKey = (key: string): string => `effect:${key}`;
+
+/** Turns messages into commands, has the decider decide, and sends what it grants. */
+@Injectable()
+export class EffectHandlers {
+  readonly #contracts: ContractBook;
+  readonly #source: string;
+
+  /** `source`: this ledger's own `ce_source`, by which hosts say how far they had taken its tasks. */
+  constructor(contracts: ContractBook, source: string) {
+    this.#contracts = contracts;
+    this.#source = source;
+  }
+
+  async prepare(inbounds: readonly Inbound[]): Promise<void> {
+    for (const { data } of inbounds) {
+      const call = typeof data === 'object' && data !== null && 'call' in data ? (data.call as { tool: Named }) : null;
+      if (call !== null && this.#contracts.tool(call.tool) === undefined) return this.#contracts.catchUp();
+    }
+  }
+
+  requested = (inbound: In<typeof EffectRequested>, turn: EffectTurn): void => {
+    this.settles(inbound, turn);
+    const { call, fire, fence } = inbound.data;
+    if (fire === 'local') return; // Its worker fires it; the ledger hears of its end.
+    const { subject, tenant } = inbound.envelope;
+    const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
+    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, ...this.#sending(turn, call.tool) });
+  };
+
+  /** What a run's worker reported, as it stands in the run's stream. */
+  settles = (inbound: Inbound<{ settles?: readonly Settled[] | undefined }>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    for (const { step, attempt, outcome, local } of inbound.data.settles ?? []) {
+      const tool = turn.state(subject).get(step)?.tool ?? local?.tool;
+      if (tool === undefined) continue;
+      this.#apply(subject, tenant, turn, { type: 'report', step, attempt, outcome, ...(local === undefined ? {} : { local }), ...this.#sending(turn, tool) });
+    }
+  };
+
+  reported = (inbound: In<typeof EffectReported>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, key, attempt, outcome } = inbound.data;
+    if (!RunId.safeParse(subject).success) return turn.park('invalid_id', 'the record’s key is not a run id');
+    const effect = turn.state(subject).get(step);
+    if (effect === undefined) return turn.park('effect_unknown', `run ${subject} has no effect at step ${step}`);
+    if (effect.key !== key) return turn.park('key_mismatch', `step ${step} of run ${subject} has operation key ${effect.key}, the report names ${key}`);
+    this.#apply(subject, tenant, turn, { type: 'report', step, attempt, outcome, ...this.#sending(turn, effect.tool) });
+  };
+
+  laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
+    const { pool, taken } = inbound.data;
+    const takenSeq = taken[this.#source] ?? 0;
+    for (const run of turn.open(EFFECTS_TAG)) {
+      for (const effect of turn.state(run).values()) {
+        if (effect.status === 'dispatched') this.#apply(run, turn.tenantOf(run), turn, { type: 'host_lost', step: effect.step, pool, takenSeq, ...this.#sending(turn, effect.tool) });
+      }
+    }
+  };
+
+  due = (run: string, turn: EffectTurn): void => {
+    for (const effect of turn.state(run).values()) {
+      if (!isOpen(effect)) continue;
+      const claim = effect.status === 'joined' ? this.#claim(turn, effect.key, run, effect.step) : ownKey;
+      this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, ...this.#sending(turn, effect.tool) });
+    }
+  };
+
+  unreadable = ({ reason, message }: Unreadable, turn: EffectTurn): void => turn.park(reason, message);
+
+  poison = (_stream: string, _tenant: string, error: Error, turn: EffectTurn): void => turn.park('poison', `${error.name}: ${error.message}`);
+
+  #sending(turn: EffectTurn, tool: Named): Sending {
+    // The event comes first, its task right behind it.
+    return { at: turn.now, contract: this.#contracts.tool(tool) ?? null, taskSeq: turn.seqAhead(1), jitter: turn.random() };
+  }
+
+  #claim(turn: EffectTurn, key: string, run: string, step: Step): Claim {
+    const data = turn.shared(claimKey(key));
+    return claimOf(data === null ? null : ClaimRow.parse(JSON.parse(data)), run as RunId, step);
+  }
+
+  #apply(run: string, tenant: string, turn: EffectTurn, command: EffectCommand): void {
+    const step = command.type === 'request' ? command.call.step : command.step;
+    const before = turn.state(run).get(step);
+    const decision = decide(command, turn.state(run));
+    switch (decision.kind) {
+      case 'ignore':
+        return turn.count('ignored', decision.because);
+      case 'refuse':
+        return unreachable(decision.because);
+      case 'record':
+        for (const event of decision.events) {
+          turn.record(run, tenant, event);
+          const effect = turn.state(run).get(step);
+          if (effect === undefined) continue;
+          if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
+          this.#noteClaim(run, turn, before, effect);
+        }
+        return;
+      default:
+        return unreachable(decision);
+    }
+  }
+
+  #send(run: string, tenant: string, turn: EffectTurn, effect: Effect): void {
+    if (effect.status !== 'dispatched') return;
+    const { step, key, tool, attempt, fence, args, notAfter, pool } = effect;
+    const timeoutMs = this.#contracts.tool(tool)?.timeoutMs ?? effect.deadline - notAfter;
+    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs }));
+  }
+
+  /** Keeps the row of a key with scope `target` in step with its owner's effect. */
+  #noteClaim(run: string, turn: EffectTurn, before: Effect | undefined, effect: Effect): void {
+    if (effect.keyScope !== 'target' || effect.status === 'joined' || effect.status === 'conflicted' || before?.status === 'joined') return;
+    const row = claimRowOf(run as RunId, effect);
+    if (row !== null) turn.putShared(claimKey(effect.key), JSON.stringify(row));
+  }
+}
+
+function claimRowOf(run: RunId, effect: Effect): ClaimRow | null {
+  const { step, digest } = effect;
+  switch (effect.status) {
+    case 'dispatched':
+      return { status: 'claimed', run, step, digest };
+    case 'succeeded':
+      return { status: 'succeeded', run, step, digest, result: effect.result, evidence: effect.evidence };
+    case 'rejected':
+    case 'failed':
+      return { status: 'free' };
+    default:
+      return null; // Held still: nobody knows, or it is tried again.
+  }
+}

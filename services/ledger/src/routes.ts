@@ -1,0 +1,85 @@
+import {
+  EffectReported,
+  EffectRequested,
+  GroupRequested,
+  IntentRejected,
+  LaneTaken,
+  RunFinished,
+  runMessages,
+  StepFailed,
+  StepRecorded,
+  StepRetryScheduled,
+  StepsReported,
+  toolResultMessages,
+  topics,
+  type MessageType,
+  type Settled,
+  type Step,
+} from '@holdfast/protocol';
+import { on, type Service } from '@holdfast/runtime';
+import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
+import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
+
+type WithSettles = MessageType<string, { settles?: Settled[] | undefined }>;
+
+/** Locks for reports on effects whose key spans runs. */
+const settleLocks = (steps: readonly Step[], effects: RunEffects): string[] =>
+  steps.flatMap((step) => {
+    const effect = effects.get(step);
+    return effect?.keyScope === 'target' ? [claimKey(effect.key)] : [];
+  });
+
+/** A run event of which only what it reports concerns the ledger. */
+const onSettles = (message: WithSettles, handle: EffectHandlers) =>
+  on<RunEffects, EffectEvent, { settles?: Settled[] | undefined }>(topics.runEvents, message, handle.settles, {
+    locks: ({ data, envelope }, state) => settleLocks((data.settles ?? []).map(({ step }) => step), state(envelope.subject)),
+  });
+
+/** Which message goes to which handler: the whole of it. */
+export const routes = (handle: EffectHandlers) => [
+  on<RunEffects, EffectEvent, typeof EffectRequested.schema._output>(topics.runEvents, EffectRequested, handle.requested, {
+    locks: ({ data, envelope }, state) => [
+      ...(data.fire === 'granted' && data.call.keyScope === 'target' ? [claimKey(data.call.key)] : []),
+      ...settleLocks((data.settles ?? []).map(({ step }) => step), state(envelope.subject)),
+    ],
+  }),
+  onSettles(GroupRequested, handle),
+  onSettles(StepRecorded, handle),
+  onSettles(StepRetryScheduled, handle),
+  onSettles(StepFailed, handle),
+  onSettles(StepsReported, handle),
+  onSettles(IntentRejected, handle),
+  onSettles(RunFinished, handle),
+  on<RunEffects, EffectEvent, typeof LaneTaken.schema._output>(topics.runEvents, LaneTaken, handle.laneTaken, { streams: (_, open) => open(EFFECTS_TAG) }),
+  on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
+    locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
+  }),
+];
+
+export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent> => ({
+  name: 'ledger',
+  ownTopic: topics.effectEvents,
+  inbound: [
+    { name: topics.runEvents, writtenBy: 'service', types: runMessages },
+    { name: topics.toolResults, writtenBy: 'outsider', types: toolResultMessages },
+  ],
+  routes: routes(handle),
+  initial: noEffects,
+  evolve,
+  agenda: (effects) => {
+    let open = false;
+    let next: number | null = null;
+    for (const effect of effects.values()) {
+      if (!isOpen(effect)) continue;
+      open = true;
+      const at = dueAt(effect);
+      if (at !== null && (next === null || at < next)) next = at;
+    }
+    return { open, dueAt: next, tag: EFFECTS_TAG };
+  },
+  prepare: (inbounds) => handle.prepare(inbounds),
+  onDue: handle.due,
+  dueLocks: (_, effects) => [...effects.values()].flatMap((effect) => (effect.status === 'joined' ? [claimKey(effect.key)] : [])),
+  onUnreadable: handle.unreadable,
+  onPoison: handle.poison,
+});

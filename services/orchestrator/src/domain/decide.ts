@@ -1,0 +1,379 @@
+import { record, ignore, refuse, unreachable, type Decider, type Decision } from '@holdfast/kernel';
+import {
+  DEFAULT_POOL,
+  DEFAULT_RETRY,
+  EffectRequested,
+  EffectSettled,
+  GroupRequested,
+  LeaseGranted,
+  RunAccepted,
+  RunBlocked,
+  RunFinished,
+  RunQuarantined,
+  RunResumed,
+  StepFailed,
+  StepRecorded,
+  StepRetryScheduled,
+  StepsReported,
+  type Fence,
+  type Named,
+  type RequestedCall,
+  type Report,
+  type RetryPolicy,
+  type Settled,
+  type Step,
+} from '@holdfast/protocol';
+import type { CallIdentity, Holder, IgnoreReason, Refusal, RunCommand } from './commands.js';
+import { finalEffects, stepCounts } from './ending.js';
+import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent } from './run.js';
+
+export type RunDecision = Decision<RunEvent, IgnoreReason, Refusal>;
+type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;
+
+/** A local step that took its worker down this often takes its run out of the way instead. */
+export const REFIRES_MAX = 20;
+
+export function decide(command: RunCommand, run: Run): RunDecision {
+  if (command.type === 'start') return start(command, run);
+  if (run.status === 'lane') return ignore('not_a_run');
+  if (run.status === 'absent') return runUnknown(command);
+  switch (command.type) {
+    case 'call':
+      return call(command, run);
+    case 'group':
+      return group(command, run);
+    case 'record':
+    case 'try':
+      return work(command, run);
+    case 'report':
+      return report(command, run);
+    case 'finish':
+      return finish(command, run);
+    case 'diverged':
+      return diverged(command, run);
+    case 'grant':
+      return grant(command, run);
+    case 'settle':
+      return settle(command, run);
+    case 'block':
+      return block(command, run);
+    case 'unreadable':
+      return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
+    case 'poison':
+      return run.status === 'quarantined' ? ignore('already_quarantined') : record(RunQuarantined({ reason: 'poison', message: command.message }));
+    default:
+      return unreachable(command);
+  }
+}
+
+export const runDecider: Decider<RunCommand, Run, RunEvent, IgnoreReason, Refusal> = { initial: absent, decide, evolve };
+
+function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecision {
+  switch (command.type) {
+    case 'grant':
+    case 'settle':
+    case 'block':
+    case 'poison':
+      return ignore('run_over');
+    case 'unreadable':
+      return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
+    default:
+      return refuse<Refusal>({ intent: command.type, reason: 'run_unknown', message: 'no such run: publish StartRun under this key first', token: `${command.type}:unknown` });
+  }
+}
+
+/** One refusal is spoken once, however often its intent is read. What the intent reported is kept all the same. */
+function refusal(run: KnownRun, because: Refusal, reports: readonly Report[] | undefined = undefined): RunDecision {
+  const settles = news(run, reports);
+  if (!run.refused.has(because.token)) return refuse(settles.length === 0 ? because : { ...because, settles });
+  return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
+}
+
+function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run): RunDecision {
+  if (run.status === 'lane') return ignore('not_a_run');
+  if (run.status !== 'absent') {
+    if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
+    return refusal(run, {
+      intent: 'StartRun',
+      reason: 'run_exists_with_other_input',
+      message: 'a run with this id exists with another input or agent; choose another id, or read that run’s outcome',
+      token: `start:${inputDigest}:${data.agent?.name ?? ''}@${data.agent?.version ?? ''}`,
+    });
+  }
+  const { agent } = data;
+  const lease = agent !== null && holder !== null && hosts(holder, agent) ? { fence: 1 as Fence, worker: holder.worker, taken: holder.offset } : undefined;
+  return record(
+    RunAccepted({
+      tenant,
+      agent,
+      pool: data.pool ?? DEFAULT_POOL,
+      input: data.input,
+      inputDigest,
+      ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, lease }),
+    }),
+  );
+}
+
+const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
+const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
+
+/** Whether an intent may still change the run; null when it may. Asked after the test for a duplicate. */
+function closed(run: KnownRun, intent: string, data: { fence?: Fence | undefined; step?: Step }, at: number): Refusal | null {
+  const place = { intent, ...(data.step === undefined ? {} : { step: data.step }), ...(data.fence === undefined ? {} : { fence: data.fence }) };
+  const token = (reason: string): string => `${intent}:${data.step ?? ''}:${data.fence ?? ''}:${reason}`;
+  if (run.status === 'quarantined') return { ...place, reason: 'run_quarantined', message: `the run is in quarantine (${run.because}); a person must release it`, token: token('quarantined') };
+  if (run.status === 'ended') return { ...place, reason: 'run_ended', message: `the run has ended (${run.ending.status}); nothing more is taken for it`, token: token('ended') };
+  if (data.fence === undefined && run.lease !== null) {
+    return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
+  }
+  if (data.fence !== undefined && data.fence !== (run.lease?.fence ?? data.fence)) {
+    return { ...place, reason: 'stale_fence', message: `fence ${data.fence} is not the run’s fence ${run.lease?.fence ?? 0}: the run has changed hands`, token: token('stale') };
+  }
+  if (run.deadline !== null && at > run.deadline && intent !== 'FinishRun') {
+    return { ...place, reason: 'deadline_passed', message: 'the run’s deadline has passed', token: token('deadline') };
+  }
+  return null;
+}
+
+/** What is news in a worker's reports, as it will stand in the stream. */
+export function news(run: KnownRun, reports: readonly Report[] | undefined): Settled[] {
+  const fresh: Settled[] = [];
+  for (const report of reports ?? []) {
+    const step = run.steps.get(report.step);
+    if (step?.kind !== 'call' || (step.outcome !== null && step.outcome.status !== 'unknown')) continue;
+    if (step.fire === 'granted') {
+      // The ledger judges every end but one that was seen to succeed.
+      if (report.outcome.status === 'succeeded') fresh.push(report);
+      continue;
+    }
+    const { tool, effect, key, digest, args } = step.call;
+    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args }) } });
+  }
+  return fresh;
+}
+
+interface Progressing {
+  readonly fence?: Fence | undefined;
+  readonly settles?: readonly Report[] | undefined;
+  readonly observed?: readonly Step[] | undefined;
+}
+
+function progressOf(run: KnownRun, { fence, settles, observed }: Progressing): { fence?: Fence; settles?: Settled[]; observed?: Step[] } {
+  const fresh = news(run, settles);
+  return { ...defined({ fence }), ...(fresh.length === 0 ? {} : { settles: fresh }), ...(observed === undefined || observed.length === 0 ? {} : { observed: [...observed] }) };
+}
+
+/** A duplicate's wish is not granted twice, but what it reports may still be news. */
+function onlyReports(run: KnownRun, data: Progressing, because: IgnoreReason): RunDecision {
+  const settles = news(run, data.settles);
+  return settles.length === 0 ? ignore(because) : record(StepsReported({ settles }));
+}
+
+function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecision {
+  const { step, fence, tool } = data;
+  const place = { intent: 'CallTool', step, ...defined({ fence }) };
+  const before = run.steps.get(step);
+  const { contract } = identity;
+  const fire = data.fire ?? 'granted';
+  // A worker fires a local call once its intent is acknowledged, before it hears of a refusal.
+  const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && before === undefined;
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(data, identity, contract) } : because, data.settles);
+
+  if (before !== undefined && !(before.kind === 'call' && before.bound && sameCall(before.call, tool, identity))) {
+    return (
+      knownStep(run, before, data, identity) ??
+      no(
+        closed(run, 'CallTool', data, at) ?? {
+          ...place,
+          reason: 'operation_conflict',
+          message: `step ${step} is recorded as ${describe(before)}; another tool, target or other arguments fire nothing. Use a new step, or adopt the recorded intent`,
+          token: `conflict:${step}:${identity.key}:${identity.digest}`,
+        },
+      )
+    );
+  }
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? overBudget(run, 1, place);
+  if (bad !== null) return no(bad);
+  if (contract === null || (fire === 'local' && !mayFireLocally(contract))) {
+    return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
+  }
+  return record(EffectRequested({ call: requestedCall(data, identity, contract), fire, ...progressOf(run, data) }));
+}
+
+const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run';
+
+/** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
+function knownStep(run: KnownRun, before: NonNullable<ReturnType<KnownRun['steps']['get']>>, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
+  if (before.kind !== 'call') return null;
+  if (sameCall(before.call, data.tool, identity)) return onlyReports(run, data, 'duplicate');
+  return data.onConflict === 'adopt' && before.call.tool.name === data.tool.name ? onlyReports(run, data, 'adopted') : null;
+}
+
+const sameCall = (recorded: RequestedCall, tool: Named, identity: CallIdentity): boolean => sameNamed(recorded.tool, tool) && recorded.key === identity.key && recorded.digest === identity.digest;
+
+const describe = (step: NonNullable<ReturnType<KnownRun['steps']['get']>>): string => (step.kind === 'call' ? `a call of ${step.call.tool.name}` : `${step.as} "${step.name}"`);
+
+function requestedCall(data: { step: Step; tool: Named; args: RequestedCall['args']; target?: string | undefined }, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
+  return {
+    step: data.step,
+    tool: data.tool,
+    effect: contract.effect,
+    keyScope: contract.keyScope,
+    args: data.args,
+    ...defined({ target: data.target }),
+    key: identity.key,
+    digest: identity.digest,
+    digestVersion: identity.digestVersion,
+  };
+}
+
+function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
+  if (identity.contract === null) {
+    return { ...place, reason: 'unknown_tool', message: `no worker has declared tool ${tool.name}@${tool.version}; start one that serves it, or name a declared version`, token: `tool:${place.step ?? ''}:${tool.name}@${tool.version}` };
+  }
+  if (identity.invalid !== null) {
+    return { ...place, reason: 'invalid_arguments', message: `arguments of ${tool.name}@${tool.version}: ${identity.invalid}`, token: `args:${place.step ?? ''}:${identity.digest}` };
+  }
+  return null;
+}
+
+function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
+  const { stepsMax } = run.budgets;
+  if (stepsMax === undefined || run.steps.size + more <= stepsMax) return null;
+  return { ...place, reason: 'budget_exhausted', message: `the run’s budget of ${stepsMax} steps is spent`, token: `budget:${place.step ?? ''}` };
+}
+
+function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
+  const { step, fence, calls } = data;
+  const place = { intent: 'CallGroup', step, ...defined({ fence }) };
+  const known = calls.map(({ step: member }) => run.steps.get(member));
+  if (known.every((state, i) => state?.kind === 'call' && sameCall(state.call, calls[i]?.tool ?? state.call.tool, identities[i] ?? state.call as never))) return onlyReports(run, data, 'duplicate');
+  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, calls.length, place);
+  if (shut !== null) return refusal(run, shut, data.settles);
+  if (known.some((state) => state !== undefined)) {
+    return refusal(run, { ...place, reason: 'operation_conflict', message: `a step of group ${step} is recorded otherwise`, token: `conflict:${step}:group` }, data.settles);
+  }
+  const requested: RequestedCall[] = [];
+  for (const [i, member] of calls.entries()) {
+    const identity = identities[i];
+    if (identity === undefined) continue;
+    const at = { ...place, step: member.step };
+    const bad = unacceptable(member.tool, identity, at);
+    if (bad !== null) return refusal(run, bad, data.settles);
+    if (identity.contract === null || !mayFireLocally(identity.contract)) {
+      return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data.settles);
+    }
+    requested.push(requestedCall(member, identity, identity.contract));
+  }
+  return record(GroupRequested({ step, calls: requested, ...progressOf(run, data) }));
+}
+
+function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDecision {
+  const { data, at } = command;
+  const { step, kind, name } = data;
+  const intent = command.type === 'record' ? 'RecordStep' : 'ReportTry';
+  const before = run.steps.get(step);
+  const attempt = command.type === 'try' ? command.data.attempt : null;
+  if (before !== undefined) {
+    const same = before.kind !== 'call' && before.as === kind && before.name === name;
+    if (same && (before.kind === 'record' || (attempt !== null && attempt <= before.attempt) || before.retryAt === null)) return onlyReports(run, data, 'duplicate');
+    if (!same) {
+      const shut = closed(run, intent, data, at);
+      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${describe(before)}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data.settles);
+    }
+  }
+  const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
+  if (shut !== null) return refusal(run, shut, data.settles);
+  const progress = progressOf(run, data);
+  if (command.type === 'record') return record(StepRecorded({ step, kind, name, result: command.data.result, ...defined({ usage: command.data.usage }), ...progress }));
+  const { failure } = command.data;
+  const tried = { step, kind, name, attempt: command.data.attempt, failure, ...progress };
+  const retriable = failure.class === 'transient' || failure.class === 'overloaded';
+  if (!retriable || command.data.attempt >= DEFAULT_RETRY.attemptsMax) return record(StepFailed(tried));
+  return record(StepRetryScheduled({ ...tried, retryAt: at + backoffMs(DEFAULT_RETRY, command.data.attempt, command.jitter, failure.retryAfterMs) }));
+}
+
+/** Exponential back-off with full jitter; a time named by whoever refused is the least. */
+export function backoffMs(retry: RetryPolicy, attempt: number, jitter: number, retryAfterMs = 0): number {
+  const most = Math.min(retry.maxMs, retry.initialMs * retry.factor ** (attempt - 1));
+  return Math.round(Math.max(retryAfterMs, most * jitter));
+}
+
+function report({ data }: Command<'report'>, run: KnownRun): RunDecision {
+  // Results are evidence: no fence refuses them. The order in which code was told is the holder's word alone.
+  const settles = news(run, data.settles);
+  const mine = run.status === 'open' && (data.fence === undefined ? run.lease === null : data.fence === run.lease?.fence);
+  if (settles.length === 0) return ignore('nothing_new');
+  return record(StepsReported({ settles, ...(mine && data.observed !== undefined && data.observed.length > 0 ? { observed: data.observed } : {}), ...defined({ fence: data.fence }) }));
+}
+
+function finish({ data, at }: Command<'finish'>, run: KnownRun): RunDecision {
+  if (run.status === 'ended' && JSON.stringify(run.ending) === JSON.stringify(data.ending)) return onlyReports(run, data, 'duplicate');
+  const place = { intent: 'FinishRun', ...defined({ fence: data.fence }) };
+  const shut = closed(run, 'FinishRun', data, at);
+  if (shut !== null) return refusal(run, shut, data.settles);
+  const progress = progressOf(run, data);
+  const after = evolve(run, StepsReported(progress)) as KnownRun;
+  if (data.ending.status === 'completed') {
+    const unknown = unknownSteps(after);
+    const open = openSteps(after);
+    if (unknown.length > 0) {
+      return refusal(run, { ...place, reason: 'outcome_unknown', message: `nobody knows whether ${steps(unknown)} happened; complete partially, or wait until it is settled`, token: `unknown:${fenceOf(data)}:${steps(unknown)}` }, data.settles);
+    }
+    if (open.length > 0) return refusal(run, { ...place, reason: 'steps_open', message: `${steps(open)} has no end yet`, token: `open:${fenceOf(data)}:${steps(open)}` }, data.settles);
+  }
+  return record(RunFinished({ ending: data.ending, effects: finalEffects(after), steps: stepCounts(after), ...progress }));
+}
+
+const steps = (found: readonly CallStep[]): string => found.map(({ call: { step, tool } }) => `step ${step} (${tool.name})`).join(', ');
+const fenceOf = (data: { fence?: Fence | undefined }): string => String(data.fence ?? '');
+
+function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision {
+  if (run.status === 'quarantined') return ignore('already_quarantined');
+  const shut = closed(run, 'ReportDivergence', data, at);
+  if (shut !== null) return refusal(run, shut);
+  return record(
+    RunQuarantined({ reason: 'incompatible_history', step: data.step, message: `at step ${data.step} the history holds ${data.recorded}, the code asks for ${data.asked}` }),
+  );
+}
+
+function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
+  if (run.status !== 'open' || run.agent === null) return ignore('run_over');
+  if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
+  if (run.lease?.taken === holder.offset) return ignore('already_held');
+  if (run.lease === null) return record(LeaseGranted({ lease: { fence: 1 as Fence, worker: holder.worker, taken: holder.offset }, because: 'worker_arrived' }));
+  const lease = { fence: (run.lease.fence + 1) as Fence, worker: holder.worker, taken: holder.offset };
+  const pending = openSteps(run).filter(({ fire }) => fire === 'local');
+  const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
+  if (worn !== undefined) {
+    return record(RunQuarantined({ reason: 'poison', step: worn.call.step, message: `step ${worn.call.step} (${worn.call.tool.name}) was fired ${worn.attempt} times and its worker was lost each time` }));
+  }
+  return record(
+    RunResumed({
+      lease,
+      because: holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
+      revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
+      replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
+      refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
+    }),
+  );
+}
+
+function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
+  const state = run.steps.get(step);
+  if (state?.kind !== 'call') return ignore('step_unknown');
+  if (state.outcome !== null && state.outcome.status !== 'unknown') return ignore('already_settled');
+  return record(EffectSettled({ step, attempt, outcome }));
+}
+
+function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
+  const state = run.steps.get(step);
+  if (state?.kind !== 'call') return ignore('step_unknown');
+  if (state.outcome !== null) return ignore('already_settled');
+  return record(RunBlocked({ step, attempt, cause, message, since: at }));
+}
+
+/** Leaves out members without a value, so that they don't stand as `undefined`. */
+function defined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };
+}

@@ -1,0 +1,247 @@
+import type {
+  Attempt,
+  Budgets,
+  Digest,
+  Ending,
+  Failure,
+  Fence,
+  Fire,
+  Instant,
+  Json,
+  Lease,
+  MessageOf,
+  Named,
+  Outcome,
+  Pool,
+  RecordKind,
+  RequestedCall,
+  Settled,
+  Step,
+  Stored,
+  Tenant,
+  WorkerId,
+  runMessages,
+} from '@holdfast/protocol';
+import { unreachable } from '@holdfast/kernel';
+
+export type RunEvent = MessageOf<(typeof runMessages)[number]>;
+
+export interface CallStep {
+  readonly kind: 'call';
+  readonly call: RequestedCall;
+  readonly fire: Fire;
+  readonly attempt: Attempt;
+  /** The group that recorded it, if one did. */
+  readonly group: Step | null;
+  /** Absent while nobody knows an end; `unknown` is an outcome that only evidence replaces. */
+  readonly outcome: Outcome | null;
+  /** Fence under which it was asked for: tells fresh from replayed steps at the run's end. */
+  readonly fence: Fence | null;
+  /** A refused local call that may have fired all the same: it holds its key, and may be asked again with equal arguments. */
+  readonly bound: boolean;
+}
+
+export interface RecordedStep {
+  readonly kind: 'record';
+  readonly step: Step;
+  readonly as: RecordKind;
+  readonly name: string;
+  readonly result: Stored;
+  readonly fence: Fence | null;
+}
+
+/** Recorded work that failed and is not done yet. */
+export interface TriedStep {
+  readonly kind: 'try';
+  readonly step: Step;
+  readonly as: RecordKind;
+  readonly name: string;
+  readonly attempt: Attempt;
+  readonly failure: Failure;
+  /** Null: the budget is spent. */
+  readonly retryAt: Instant | null;
+  readonly fence: Fence | null;
+}
+
+export type StepState = CallStep | RecordedStep | TriedStep;
+
+/** What every run has from its acceptance on. */
+export interface RunFacts {
+  readonly tenant: Tenant;
+  readonly agent: Named | null;
+  readonly pool: Pool;
+  readonly input: Json;
+  readonly inputDigest: Digest;
+  readonly goal: string | null;
+  readonly success: readonly string[];
+  readonly principal: string | null;
+  readonly deadline: Instant | null;
+  readonly budgets: Budgets;
+  readonly lease: Lease | null;
+  /** In the order in which they were asked for. */
+  readonly steps: ReadonlyMap<Step, StepState>;
+  /** Order in which completions were handed to the agent's code. */
+  readonly observed: readonly Step[];
+  /** Refusals already spoken: the same intent read again gets no second one. */
+  readonly refused: ReadonlySet<string>;
+  readonly resumes: number;
+}
+
+/** A lane's own stream uses the same machinery: which worker of a pool holds it. */
+export interface LaneHolder {
+  readonly worker: WorkerId;
+  readonly agents: readonly Named[];
+  readonly offset: number;
+}
+
+export type Run =
+  | { readonly status: 'absent' }
+  | ({ readonly status: 'open' } & RunFacts)
+  | ({ readonly status: 'ended'; readonly ending: Ending } & RunFacts)
+  | ({ readonly status: 'quarantined'; readonly because: string } & RunFacts)
+  | ({ readonly status: 'lane' } & LaneHolder);
+
+export const absent: Run = { status: 'absent' };
+
+export type KnownRun = Extract<Run, RunFacts>;
+
+/** What people see. Derived, never stored. */
+export type RunPhase = 'queued' | 'running' | 'blocked' | 'completed' | 'completed_partially' | 'failed' | 'quarantined';
+
+export function phaseOf(run: KnownRun): RunPhase {
+  switch (run.status) {
+    case 'quarantined':
+      return 'quarantined';
+    case 'ended':
+      return run.ending.status;
+    case 'open':
+      if (unknownSteps(run).length > 0) return 'blocked';
+      return run.agent !== null && run.lease === null ? 'queued' : 'running';
+    default:
+      return unreachable(run);
+  }
+}
+
+export const unknownSteps = (run: RunFacts): CallStep[] => callsWhere(run, (step) => step.outcome?.status === 'unknown');
+/** Calls that nobody has seen end. */
+export const openSteps = (run: RunFacts): CallStep[] => callsWhere(run, (step) => step.outcome === null && !step.bound);
+
+function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[] {
+  const found: CallStep[] = [];
+  for (const step of run.steps.values()) if (step.kind === 'call' && test(step)) found.push(step);
+  return found;
+}
+
+export function evolve(run: Run, event: RunEvent): Run {
+  if (event.type === 'LaneTaken') {
+    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset };
+  }
+  if (event.type === 'RunAccepted') {
+    const { data } = event;
+    return {
+      status: 'open',
+      tenant: data.tenant,
+      agent: data.agent,
+      pool: data.pool,
+      input: data.input,
+      inputDigest: data.inputDigest,
+      goal: data.goal ?? null,
+      success: data.success ?? [],
+      principal: data.principal ?? null,
+      deadline: data.deadline ?? null,
+      budgets: data.budgets ?? {},
+      lease: data.lease ?? null,
+      steps: new Map(),
+      observed: [],
+      refused: new Set(),
+      resumes: 0,
+    };
+  }
+  // A stream begins with its acceptance, but for the refusal of something about a run that never was.
+  if (run.status === 'absent' || run.status === 'lane') return run;
+  const known = withProgress(run, event);
+  switch (event.type) {
+    case 'LeaseGranted':
+      return { ...known, lease: event.data.lease };
+    case 'RunResumed':
+      return { ...known, lease: event.data.lease, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
+    case 'EffectRequested':
+      return withSteps(known, [requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
+    case 'GroupRequested':
+      return withSteps(known, event.data.calls.map((call) => requested(known, call, 'local', event.data.step, event.data.fence)));
+    case 'StepRecorded': {
+      const { step, kind, name, result, fence } = event.data;
+      return withSteps(known, [[step, { kind: 'record', step, as: kind, name, result, fence: fence ?? null }]]);
+    }
+    case 'StepRetryScheduled':
+    case 'StepFailed': {
+      const { step, kind, name, attempt, failure, fence } = event.data;
+      const retryAt = event.type === 'StepFailed' ? null : event.data.retryAt;
+      return withSteps(known, [[step, { kind: 'try', step, as: kind, name, attempt, failure, retryAt, fence: fence ?? null }]]);
+    }
+    case 'EffectSettled':
+      return withSteps(known, settle(known, event.data));
+    case 'RunBlocked': {
+      const { step, attempt, cause, message } = event.data;
+      return withSteps(known, settle(known, { step, attempt, outcome: { status: 'unknown', cause, message } }));
+    }
+    case 'IntentRejected': {
+      const refused = new Set(known.refused).add(event.data.token);
+      const { bound } = event.data;
+      const steps = bound === undefined || known.steps.has(bound.step) ? known.steps : new Map(known.steps).set(bound.step, boundStep(bound));
+      return { ...known, refused, steps };
+    }
+    case 'RunFinished':
+      return { ...known, status: 'ended', ending: event.data.ending };
+    case 'RunQuarantined':
+      return { ...known, status: 'quarantined', because: event.data.message };
+    case 'StepsReported':
+      return known;
+    default:
+      return unreachable(event);
+  }
+}
+
+/** Takes in what an intent reported besides its wish. */
+function withProgress(run: KnownRun, event: RunEvent): KnownRun {
+  const settles = 'settles' in event.data ? event.data.settles : undefined;
+  const observed = 'observed' in event.data ? event.data.observed : undefined;
+  if (settles === undefined && observed === undefined) return run;
+  const settled = (settles ?? []).reduce<KnownRun>((known, report) => withSteps(known, settle(known, report)), run);
+  return observed === undefined ? settled : { ...settled, observed: [...settled.observed, ...observed] };
+}
+
+type Entry = readonly [Step, StepState];
+
+function withSteps(run: KnownRun, entries: readonly Entry[]): KnownRun {
+  if (entries.length === 0) return run;
+  const steps = new Map(run.steps);
+  for (const [step, state] of entries) steps.set(step, state);
+  return { ...run, steps };
+}
+
+function requested(run: KnownRun, call: RequestedCall, fire: Fire, group: Step | null, fence: Fence | undefined): Entry {
+  const before = run.steps.get(call.step);
+  const attempt = before?.kind === 'call' ? before.attempt + 1 : 1;
+  return [call.step, { kind: 'call', call, fire, attempt, group, outcome: null, fence: fence ?? null, bound: false }];
+}
+
+const boundStep = (call: RequestedCall): CallStep => ({ kind: 'call', call, fire: 'local', attempt: 1, group: null, outcome: null, fence: null, bound: true });
+
+function refired(steps: ReadonlyMap<Step, StepState>, again: readonly { step: Step; attempt: Attempt }[]): ReadonlyMap<Step, StepState> {
+  const next = new Map(steps);
+  for (const { step, attempt } of again) {
+    const state = next.get(step);
+    if (state?.kind === 'call') next.set(step, { ...state, attempt });
+  }
+  return next;
+}
+
+/** An end that is known stays; unknown gives way to anything proved. A local failure is the ledger's to judge, not an end. */
+function settle(run: RunFacts, { step, attempt, outcome, local }: Settled): Entry[] {
+  const state = run.steps.get(step);
+  if (state?.kind !== 'call') return [];
+  if (local !== undefined && outcome.status !== 'succeeded') return [];
+  if (state.outcome !== null && (state.outcome.status !== 'unknown' || outcome.status === 'unknown')) return [];
+  return [[step, { ...state, attempt, outcome, bound: false }]];
+}

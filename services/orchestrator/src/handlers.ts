@@ -1,0 +1,275 @@
+import { Injectable } from '@nestjs/common';
+import { unreachable } from '@holdfast/kernel';
+import {
+  DEFAULT_POOL,
+  DIGEST_VERSION,
+  digestOf,
+  IntentRefused,
+  IntentRejected,
+  LaneTaken,
+  laneStream,
+  operationKey,
+  RejectReason,
+  RunId,
+  runTasks,
+  StepSettled,
+  Tenant,
+  TryAnswered,
+  topics,
+  type AnnounceLane,
+  type CallGroup,
+  type CallTool,
+  type EffectConflicted,
+  type EffectFailed,
+  type EffectOutcomeUnknown,
+  type EffectRejected,
+  type EffectSucceeded,
+  type Evidence,
+  type FinishRun,
+  type Json,
+  type MessageOf,
+  type Named,
+  type Outcome,
+  type Pool,
+  type RecordStep,
+  type ReportDivergence,
+  type ReportSteps,
+  type ReportTry,
+  type StartRun,
+  type ToolContract,
+} from '@holdfast/protocol';
+import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
+import { ArgumentChecker } from './arguments.js';
+import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
+import { decide } from './domain/decide.js';
+import type { Run, RunEvent } from './domain/run.js';
+import { grantPages } from './history.js';
+
+type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
+type In<M> = Inbound<Data<M>>;
+type RunTurn = Turn<Run, RunEvent>;
+
+/** Recovered runs are granted over this long for each of them, so that a take-over is no stampede. Milliseconds. */
+const GRANT_SPREAD_MS = 1;
+const GRANT_SPREAD_MOST_MS = 5000;
+
+/** Turns messages into commands, has the decider decide, and says it to stream, worker and asker. */
+@Injectable()
+export class RunHandlers {
+  readonly #contracts: ContractBook;
+  readonly #arguments = new ArgumentChecker();
+
+  constructor(contracts: ContractBook) {
+    this.#contracts = contracts;
+  }
+
+  /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
+  async prepare(inbounds: readonly Inbound[]): Promise<void> {
+    for (const { data } of inbounds) {
+      const named = typeof data === 'object' && data !== null && 'tool' in data ? [data.tool as Named] : typeof data === 'object' && data !== null && 'calls' in data ? (data.calls as { tool: Named }[]).map(({ tool }) => tool) : [];
+      if (named.some((tool) => this.#contracts.tool(tool) === undefined)) {
+        await this.#contracts.catchUp();
+        return;
+      }
+    }
+  }
+
+  start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
+    const pool = inbound.data.pool ?? DEFAULT_POOL;
+    const inputDigest = digestOf(inbound.data.input);
+    this.#intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
+  };
+
+  call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data) }));
+  };
+
+  group = (inbound: In<typeof CallGroup>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, (tenant, run) => ({ type: 'group', at: turn.now, data: inbound.data, identities: inbound.data.calls.map((call) => this.#identity(tenant, run, call)) }));
+  };
+
+  recordStep = (inbound: In<typeof RecordStep>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, () => ({ type: 'record', at: turn.now, data: inbound.data }));
+  };
+
+  reportTry = (inbound: In<typeof ReportTry>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, () => ({ type: 'try', at: turn.now, data: inbound.data, jitter: turn.random() }));
+  };
+
+  reportSteps = (inbound: In<typeof ReportSteps>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, () => ({ type: 'report', at: turn.now, data: inbound.data }));
+  };
+
+  finish = (inbound: In<typeof FinishRun>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, () => ({ type: 'finish', at: turn.now, data: inbound.data }));
+  };
+
+  diverged = (inbound: In<typeof ReportDivergence>, turn: RunTurn): void => {
+    this.#intent(inbound, turn, () => ({ type: 'diverged', at: turn.now, data: inbound.data }));
+  };
+
+  announceLane = ({ data, envelope, record }: In<typeof AnnounceLane>, turn: RunTurn): void => {
+    const stream = laneStream(data.pool, turn.lane);
+    if (data.lane !== turn.lane || envelope.subject !== stream) return turn.park('wrong_partition', `an announcement of lane ${data.lane} of pool ${data.pool} belongs on that partition, under the key ${stream}`);
+    const before = turn.state(stream);
+    if (before.status === 'lane' && record.offset <= before.offset) return turn.count('ignored', 'announced_before');
+    const { pool, lane, worker, agents, taken } = data;
+    turn.record(stream, envelope.tenant, LaneTaken({ pool, lane, worker, agents, taken, offset: record.offset }));
+    const open = turn.open(pool);
+    const spread = Math.min(GRANT_SPREAD_MOST_MS, open.length * GRANT_SPREAD_MS);
+    for (const run of open) turn.wake(run, turn.now + Math.floor(turn.random() * spread));
+  };
+
+  succeeded = (inbound: In<typeof EffectSucceeded>, turn: RunTurn): void => {
+    const { result, evidence } = inbound.data;
+    this.#settled(inbound, turn, { status: 'succeeded', result, evidence });
+  };
+
+  rejected = (inbound: In<typeof EffectRejected>, turn: RunTurn): void => {
+    const { reason, evidence } = inbound.data;
+    this.#settled(inbound, turn, { status: 'rejected', reason, evidence });
+  };
+
+  failed = (inbound: In<typeof EffectFailed>, turn: RunTurn): void => {
+    const { failure, evidence } = inbound.data;
+    this.#settled(inbound, turn, { status: 'failed', failure, evidence });
+  };
+
+  conflicted = (inbound: In<typeof EffectConflicted>, turn: RunTurn): void => {
+    const { step, owner } = inbound.data;
+    const evidence: Evidence = { kind: 'ledger' };
+    const failure = { class: 'concurrency_conflict' as const, message: `run ${owner.run} step ${owner.step} holds this operation key with other arguments; nothing fired`, notApplied: true };
+    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'settle', at: turn.now, step, attempt: 1, outcome: { status: 'failed', failure, evidence } });
+  };
+
+  unknown = (inbound: In<typeof EffectOutcomeUnknown>, turn: RunTurn): void => {
+    const { step, attempt, cause, message } = inbound.data;
+    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'block', at: turn.now, step, attempt, cause, message });
+  };
+
+  /** A run's lane has a new holder: it gets its grant. */
+  due = (stream: string, turn: RunTurn): void => {
+    const run = turn.state(stream);
+    if (run.status !== 'open') return;
+    const holder = holderOf(turn, run.pool);
+    if (holder !== null) this.#apply(stream, run.tenant, turn, { type: 'grant', at: turn.now, holder });
+  };
+
+  unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
+    turn.park(reason, message);
+    if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
+    if (!isRun(turn.state(envelope.subject))) return;
+    const token = `${record.topic}/${record.lane}/${record.offset}`;
+    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'unreadable', at: turn.now, intent: envelope.type, reason: rejectReason(reason), message, token });
+  };
+
+  poison = (stream: string, tenant: string, error: Error, turn: RunTurn): void => {
+    if (isRun(turn.state(stream))) this.#apply(stream, tenant, turn, { type: 'poison', at: turn.now, message: `${error.name}: ${error.message}` });
+    else turn.park('poison', `${error.name}: ${error.message}`);
+  };
+
+  /** An intent's border: ids are checked, and a run belongs to one tenant. */
+  #intent(inbound: Inbound, turn: RunTurn, command: (tenant: Tenant, run: RunId) => RunCommand): void {
+    const { subject } = inbound.envelope;
+    const run = RunId.safeParse(subject);
+    const tenant = Tenant.safeParse(inbound.envelope.tenant);
+    if (!run.success || !tenant.success) return turn.park('invalid_id', run.error?.issues[0]?.message ?? tenant.error?.issues[0]?.message ?? 'invalid id');
+    const state = turn.state(subject);
+    if (isRun(state) && state.tenant !== tenant.data) return turn.park('run_unknown', 'no such run for this tenant');
+    this.#apply(subject, tenant.data, turn, command(tenant.data, run.data));
+  }
+
+  #settled({ envelope, data }: Inbound<{ step: Data<typeof EffectSucceeded>['step']; attempt: number }>, turn: RunTurn, outcome: Exclude<Outcome, { status: 'unknown' }>): void {
+    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'settle', at: turn.now, step: data.step, attempt: data.attempt, outcome });
+  }
+
+  #apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
+    const decision = decide(command, turn.state(stream));
+    switch (decision.kind) {
+      case 'ignore':
+        return turn.count('ignored', decision.because);
+      case 'refuse':
+        return this.#refuse(stream, tenant, turn, decision.because);
+      case 'record':
+        for (const event of decision.events) {
+          turn.record(stream, tenant, event);
+          this.#tell(stream, tenant, turn, event);
+        }
+        return;
+      default:
+        return unreachable(decision);
+    }
+  }
+
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, ...refusal }: Refusal): void {
+    turn.count('refused', refusal.reason);
+    const run = turn.state(stream);
+    if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
+    turn.record(
+      stream,
+      tenant,
+      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }) }),
+    );
+    // A pool's topics exist since its first worker; without a lease none has come yet for this run.
+    if (run.lease === null) return;
+    const { token: _, ...told } = refusal;
+    turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: null, ...told }));
+  }
+
+  /** What a worker has to hear of an event. */
+  #tell(stream: string, tenant: string, turn: RunTurn, event: RunEvent): void {
+    const run = turn.state(stream);
+    if (!isRun(run) || run.lease === null) return;
+    const { worker, fence } = run.lease;
+    const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
+    switch (event.type) {
+      case 'RunAccepted':
+      case 'LeaseGranted':
+      case 'RunResumed':
+        for (const page of grantPages(run, run.lease)) send(page);
+        return;
+      case 'EffectSettled': {
+        const { step, attempt, outcome } = event.data;
+        return send(StepSettled({ worker, fence, step, attempt, outcome }));
+      }
+      case 'StepRetryScheduled':
+        return send(TryAnswered({ worker, fence, step: event.data.step, attempt: event.data.attempt, retryAt: event.data.retryAt }));
+      case 'StepFailed':
+        return send(TryAnswered({ worker, fence, step: event.data.step, attempt: event.data.attempt, retryAt: null }));
+      case 'RunQuarantined':
+        return send(IntentRefused({ worker, intent: 'any', fence, reason: 'run_quarantined', message: event.data.message }));
+      default:
+        return; // The worker has seen it itself, or need not know.
+    }
+  }
+
+  #identity(tenant: Tenant, run: RunId, call: { step: Data<typeof CallTool>['step']; tool: Named; args: Json; target?: string | undefined }): CallIdentity {
+    const contract = this.#contracts.tool(call.tool) ?? null;
+    const target = call.target ?? null;
+    const scoped = contract?.keyScope === 'target';
+    const invalid = contract === null ? null : scoped && target === null ? 'the tool’s key scope is "target", so the intent must name its target' : this.#arguments.problem(contract, call.args);
+    return {
+      key: scoped && target !== null ? operationKey({ scope: 'target', tenant, tool: call.tool.name, target }) : operationKey({ scope: 'run', tenant, run, step: call.step, tool: call.tool.name, target }),
+      digest: digestOf(material(contract, call.args)),
+      digestVersion: DIGEST_VERSION,
+      contract,
+      invalid,
+    };
+  }
+}
+
+/** The part of the arguments that a contract calls material: all, unless it names members. */
+export function material(contract: ToolContract | null, args: Json): Json {
+  if (contract?.material === undefined || args === null || typeof args !== 'object' || Array.isArray(args)) return args;
+  const members = args as { readonly [name: string]: Json };
+  return Object.fromEntries(contract.material.flatMap((name) => (Object.hasOwn(members, name) ? [[name, members[name] ?? null]] : [])));
+}
+
+const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
+
+function holderOf(turn: RunTurn, pool: Pool): Holder | null {
+  const lane = turn.state(laneStream(pool, turn.lane));
+  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
+}
+
+const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

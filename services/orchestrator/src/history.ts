@@ -1,0 +1,60 @@
+import { RunGranted, type HistoryStep, type Lease, type Message } from '@holdfast/protocol';
+import type { KnownRun, StepState } from './domain/run.js';
+
+/** Bytes of history on one page; a page with its envelope stays well below a message's limit. */
+const PAGE_BYTES = 160 * 1024;
+
+/** The grant of a run to its worker, with its whole history in pages. */
+export function grantPages(run: KnownRun, lease: Lease): Message[] {
+  if (run.agent === null) return [];
+  const pages = paged([...run.steps.values()].filter((state) => state.kind !== 'call' || !state.bound).map(historyStep));
+  const { agent } = run;
+  return pages.map((steps, i) =>
+    RunGranted({
+      worker: lease.worker,
+      fence: lease.fence,
+      tenant: run.tenant,
+      agent,
+      input: i === 0 ? run.input : null,
+      page: i + 1,
+      pages: pages.length,
+      steps,
+      observed: i === 0 ? [...run.observed] : [],
+    }),
+  );
+}
+
+function paged(steps: readonly HistoryStep[]): HistoryStep[][] {
+  const pages: HistoryStep[][] = [];
+  let page: HistoryStep[] = [];
+  let bytes = 0;
+  for (const step of steps) {
+    const size = JSON.stringify(step).length;
+    if (page.length > 0 && bytes + size > PAGE_BYTES) {
+      pages.push(page);
+      page = [];
+      bytes = 0;
+    }
+    page.push(step);
+    bytes += size;
+  }
+  return [...pages, page];
+}
+
+function historyStep(state: StepState): HistoryStep {
+  switch (state.kind) {
+    case 'call':
+      return {
+        kind: 'call',
+        call: state.call,
+        fire: state.fire,
+        attempt: state.attempt,
+        ...(state.group === null ? {} : { group: state.group }),
+        ...(state.outcome === null ? {} : { outcome: state.outcome }),
+      };
+    case 'record':
+      return { kind: 'record', step: state.step, as: state.as, name: state.name, result: state.result };
+    case 'try':
+      return { kind: 'try', step: state.step, as: state.as, name: state.name, attempt: state.attempt, failure: state.failure, retryAt: state.retryAt };
+  }
+}
