@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DurationMs, Name, Named, Pool, Version } from './ids.js';
+import { DurationMs, Name, type Named, Pool, Version } from './ids.js';
 import { JsonValue, EffectClass } from './outcome.js';
 import { message } from './message.js';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import { type z } from 'zod';
 import type { Json } from './json.js';
 
 /** One message type: its name on the wire (`ce_type`) and the schema of its data. */

@@ -24,7 +24,7 @@ export async function openContractBook(source: ContractSource): Promise<Contract
   const tools = new Map<string, ToolContract>();
   const agents = new Map<string, AgentContract>();
   const next = new Map<number, number>();
-  let waiters: (() => void)[] = [];
+  const waiters: (() => void)[] = [];
 
   const reader = await source.open((record) => {
     next.set(record.lane, record.offset + 1);

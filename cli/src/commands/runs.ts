@@ -1,0 +1,36 @@
+import type { Command } from 'commander';
+import { EXIT } from '../failure.js';
+import { brief, paint, print, table } from '../print.js';
+import { showRun } from '../show-run.js';
+import { findStack } from '../stack-file.js';
+
+export function addRuns(program: Command): void {
+  const runs = program.command('runs').description('look at runs');
+  runs
+    .command('show <run>')
+    .description('print a run’s checkpoint: what it was asked, what it did, what is unknown, what is safe next')
+    .option('--json', 'print JSON')
+    .action(async (id: string, { json }: { json?: boolean }) => {
+      const { brokers } = await findStack('.');
+      const run = await showRun(brokers, id);
+      if (run === null) {
+        process.stderr.write(`run ${id} has no events: it was never accepted here\n`);
+        process.exitCode = EXIT.no;
+        return;
+      }
+      print(json === true, run, () => people(run));
+    });
+}
+
+function people(run: Record<string, unknown>): string {
+  const steps = (run['steps'] as Record<string, unknown>[]).map((step) => {
+    const outcome = step['outcome'] as { status: string } | undefined;
+    return [String(step['step']), String(step['tool'] ?? `${String(step['kind'])} ${String(step['name'])}`), String(step['effect'] ?? 'recorded'), paint(outcome?.status ?? 'recorded'), String(step['attempts'] ?? 1), brief(step['args'] ?? step['result'] ?? '')];
+  });
+  const facts = ['phase', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
+    .filter((name) => run[name] !== null)
+    .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
+  const unknown = (run['unknown'] as { step: string; tool: string; why: string }[]).map(({ step, tool, why }) => `unknown    step ${step} (${tool}): ${why}`);
+  const end = run['ending'] === null ? [] : [`ending     ${brief(run['ending'])}`];
+  return [`run        ${String(run['run'])}`, ...facts, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
+}

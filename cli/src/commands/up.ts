@@ -1,0 +1,56 @@
+import { rm } from 'node:fs/promises';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { portsFrom, startHoldfast } from '@holdfast/deploy';
+import { CliError } from '../failure.js';
+import { print, progress } from '../print.js';
+import { findStack, removeStackFile, STATE_DIR, writeStackFile } from '../stack-file.js';
+
+export function addUp(program: Command): void {
+  program
+    .command('up')
+    .description('start the local stack in the foreground; Ctrl-C stops it, its state is kept')
+    .option('--dir <folder>', 'folder whose .holdfast/ holds the state', '.')
+    .option('--partitions <n>', 'lanes; fixed once the stack has been started', '4')
+    .option('--json', 'print one JSON document when ready')
+    .action(async ({ dir, partitions, json }: { dir: string; partitions: string; json?: boolean }) => {
+      const count = Number(partitions);
+      if (!Number.isInteger(count) || count < 1 || count > 1000) throw new CliError(`--partitions ${partitions} is not a number from 1 to 1000`);
+      await up(dir, count, json === true);
+    });
+  program
+    .command('reset')
+    .description('remove the local stack’s state: topics, databases, artifacts')
+    .option('--dir <folder>', 'folder whose .holdfast/ holds the state', '.')
+    .action(async ({ dir }: { dir: string }) => {
+      const running = await findStack(dir).then(() => true, () => false);
+      if (running && process.env['HOLDFAST_BROKERS'] === undefined) throw new CliError('the stack of this folder is running: stop `holdfast up` first');
+      await rm(path.join(dir, STATE_DIR), { recursive: true, force: true });
+      progress(`removed ${path.join(dir, STATE_DIR)}`);
+    });
+}
+
+async function up(dir: string, partitions: number, json: boolean): Promise<void> {
+  const stopped = new Promise<void>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());
+  });
+  const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports: portsFrom(process.env), restart: true, log: progress });
+  try {
+    await writeStackFile(dir, { brokers: stack.brokers, databaseUrl: stack.databaseUrl, artifacts: path.resolve(dir, STATE_DIR, 'artifacts') });
+    const value = { brokers: stack.brokers, databaseUrl: stack.databaseUrl, services: stack.services.map(({ name }) => name) };
+    print(json, value, () =>
+      [
+        'Holdfast is up.',
+        `  Kafka       ${stack.brokers.join(',')}   (HOLDFAST_BROKERS)`,
+        `  PostgreSQL  ${stack.databaseUrl}   (HOLDFAST_DATABASE_URL)`,
+        `  services    ${value.services.join(', ')}`,
+        'One broker: it survives killed processes, not a power cut. Ctrl-C stops it.',
+      ].join('\n'),
+    );
+    await stopped;
+    progress('stopping …');
+  } finally {
+    await removeStackFile(dir);
+    await stack.stop();
+  }
+}

@@ -1,0 +1,40 @@
+import Table from 'cli-table3';
+import pc from 'picocolors';
+
+/** What a command says: text for people, or one JSON document for programs. */
+export function print(json: boolean, value: unknown, people: () => string): void {
+  process.stdout.write(`${json ? JSON.stringify(value, null, 2) : people()}\n`);
+}
+
+/** Progress goes to stderr, so that what is piped on is the answer alone. */
+export const progress = (text: string): void => void process.stderr.write(`${pc.dim(text)}\n`);
+
+export function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
+  const made = new Table({ head: [...head], style: { head: [], border: [] }, chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' } });
+  for (const row of rows) made.push([...row]);
+  return made.toString();
+}
+
+const LONG = 60;
+/** A value on one line, cut where it would not fit. */
+export function brief(value: unknown): string {
+  const text = typeof value === 'string' ? value : JSON.stringify(value);
+  return text.length > LONG ? `${text.slice(0, LONG - 1)}…` : text;
+}
+
+export function paint(phase: string): string {
+  switch (phase) {
+    case 'completed':
+    case 'succeeded':
+      return pc.green(phase);
+    case 'blocked':
+    case 'unknown':
+    case 'open':
+      return pc.yellow(phase);
+    case 'failed':
+    case 'quarantined':
+      return pc.red(phase);
+    default:
+      return phase;
+  }
+}

@@ -1,0 +1,71 @@
+import { fold } from '@holdfast/kernel';
+import { topics } from '@holdfast/protocol';
+import { absent, evolve, openSteps, phaseOf, unknownSteps, type RunEvent, type StepState } from '@holdfast/orchestrator';
+import { readStreams } from './audit/read-events.js';
+
+/** A run's checkpoint: all that is known of it, from its events alone; null when there are none. */
+export async function showRun(brokers: readonly string[], id: string): Promise<Record<string, unknown> | null> {
+  const stream = (await readStreams(brokers, topics.runEvents, id)).get(id);
+  if (stream === undefined) return null;
+  const run = fold(evolve, absent, stream.events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+  if (run.status === 'absent' || run.status === 'lane') return null;
+  const numbers = [...run.steps.keys()].map((step) => Number(step.split('.')[0]));
+  const cursor = numbers.length === 0 ? 0 : Math.max(...numbers);
+  const phase = phaseOf(run);
+  const over = run.status !== 'open';
+  return {
+    run: id,
+    tenant: run.tenant,
+    phase,
+    goal: run.goal,
+    success: run.success,
+    principal: run.principal,
+    agent: run.agent,
+    pool: run.pool,
+    version: stream.events.length,
+    chain: stream.problems.length === 0 ? 'intact' : stream.problems,
+    cursor: String(cursor),
+    fence: run.lease?.fence ?? null,
+    worker: run.lease?.worker ?? null,
+    resumes: run.resumes,
+    deadline: run.deadline === null ? null : new Date(run.deadline).toISOString(),
+    budgets: { ...run.budgets, stepsUsed: run.steps.size },
+    waits: [],
+    input: run.input,
+    steps: [...run.steps.values()].map(showStep),
+    unknown: unknownSteps(run).map(({ call, outcome }) => ({ step: call.step, tool: call.tool.name, why: outcome?.status === 'unknown' ? outcome.message : '' })),
+    next: over ? null : nextSafe(openSteps(run).map(({ call }) => call.step), unknownSteps(run).map(({ call }) => call.step), cursor),
+    ending: run.status === 'ended' ? run.ending : null,
+    quarantine: run.status === 'quarantined' ? run.because : null,
+  };
+}
+
+function nextSafe(open: readonly string[], unknown: readonly string[], cursor: number): string {
+  if (unknown.length > 0) return `none until the outcome of step ${unknown.join(', ')} is settled`;
+  if (open.length > 0) return `${open.join(', ')} (under way)`;
+  return String(cursor + 1);
+}
+
+function showStep(step: StepState): Record<string, unknown> {
+  switch (step.kind) {
+    case 'call':
+      return {
+        step: step.call.step,
+        kind: 'call',
+        tool: `${step.call.tool.name}@${step.call.tool.version}`,
+        effect: step.call.effect,
+        fire: step.fire,
+        key: step.call.key,
+        digest: step.call.digest,
+        args: step.call.args,
+        target: step.call.target ?? null,
+        attempts: step.attempt,
+        fence: step.fence,
+        outcome: step.outcome ?? { status: 'open' },
+      };
+    case 'record':
+      return { step: step.step, kind: step.as, name: step.name, result: step.result, fence: step.fence };
+    case 'try':
+      return { step: step.step, kind: step.as, name: step.name, attempts: step.attempt, failure: step.failure, retryAt: step.retryAt };
+  }
+}

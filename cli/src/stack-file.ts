@@ -1,0 +1,33 @@
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { z } from 'zod';
+import { CliError } from './failure.js';
+
+/** What `holdfast up` leaves for other commands in the same folder. */
+const StackFile = z.object({ brokers: z.array(z.string()).min(1), databaseUrl: z.string(), artifacts: z.string() });
+export type StackFile = z.infer<typeof StackFile>;
+
+export const STATE_DIR = '.holdfast';
+const file = (dir: string): string => path.join(dir, STATE_DIR, 'stack.json');
+
+export async function writeStackFile(dir: string, stack: StackFile): Promise<void> {
+  await mkdir(path.dirname(file(dir)), { recursive: true });
+  await writeFile(file(dir), `${JSON.stringify(stack, null, 2)}\n`, { mode: 0o600 });
+}
+
+export const removeStackFile = (dir: string): Promise<void> => rm(file(dir), { force: true });
+
+/** Where the stack is: the environment first, then the stack that runs in this folder. */
+export async function findStack(dir: string): Promise<StackFile> {
+  const { HOLDFAST_BROKERS: brokers, HOLDFAST_DATABASE_URL: databaseUrl, HOLDFAST_ARTIFACTS: artifacts } = process.env;
+  const running = await readFile(file(dir), 'utf8').then((text) => StackFile.parse(JSON.parse(text)), () => null);
+  const found = {
+    brokers: brokers?.split(',').map((broker) => broker.trim()) ?? running?.brokers,
+    databaseUrl: databaseUrl ?? running?.databaseUrl,
+    artifacts: artifacts ?? running?.artifacts ?? path.join(dir, STATE_DIR, 'artifacts'),
+  };
+  if (found.brokers === undefined || found.databaseUrl === undefined) {
+    throw new CliError('no stack runs in this folder: start one with `holdfast up`, or set HOLDFAST_BROKERS and HOLDFAST_DATABASE_URL');
+  }
+  return { brokers: found.brokers, databaseUrl: found.databaseUrl, artifacts: found.artifacts };
+}

@@ -1,0 +1,30 @@
+import { ensureTopics } from '@holdfast/runtime/kafka';
+import { fileURLToPath } from 'node:url';
+import { startStack, type Stack, type StackOptions } from './stack.js';
+
+/** Milliseconds after which the local stack takes a silent process for dead: short, so that lanes move soon. */
+export const LOCAL_SESSION_TIMEOUT_MS = 2000;
+export const LOCAL_PARTITIONS = 4;
+
+export interface HoldfastOptions extends Omit<StackOptions, 'services' | 'prepare' | 'partitions'> {
+  readonly partitions?: number;
+  /** How many instances of each service. */
+  readonly instances?: { readonly orchestrator?: number; readonly ledger?: number };
+}
+
+/** Entry of a service's process, as built. */
+export const serviceEntry = (service: 'orchestrator' | 'ledger'): string => fileURLToPath(import.meta.resolve(`@holdfast/${service}/main`));
+
+/** Kafka, PostgreSQL and all Holdfast services. */
+export function startHoldfast({ partitions = LOCAL_PARTITIONS, instances = {}, env, ...options }: HoldfastOptions): Promise<Stack> {
+  return startStack({
+    ...options,
+    partitions,
+    env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS), ...env },
+    services: [
+      { name: 'orchestrator', instances: instances.orchestrator ?? 1, entry: serviceEntry('orchestrator') },
+      { name: 'ledger', instances: instances.ledger ?? 1, entry: serviceEntry('ledger') },
+    ],
+    prepare: (brokers, count) => ensureTopics(brokers, count),
+  });
+}
