@@ -32,7 +32,8 @@ async function start(): Promise<Servers> {
   const starting = [startKafka({ dir: path.join(dir, 'kafka'), log }), startPostgres({ dir: path.join(dir, 'postgres'), durable: !temporary, log })] as const;
   const [kafka, postgres] = await Promise.allSettled(starting);
   if (kafka.status === 'fulfilled' && postgres.status === 'fulfilled') return { kafka: kafka.value, postgres: postgres.value };
-  await Promise.all([kafka, postgres].map((one) => (one.status === 'fulfilled' ? one.value.stop() : undefined)));
+  if (kafka.status === 'fulfilled') await kafka.value.stop();
+  if (postgres.status === 'fulfilled') await postgres.value.stop();
   throw kafka.status === 'rejected' ? kafka.reason : (postgres as PromiseRejectedResult).reason;
 }
 

@@ -107,7 +107,7 @@ export type ToolSpec<Input extends z.ZodType, Output extends z.ZodType> = ToolRe
  * @throws InvalidDefinition naming what is wrong
  */
 export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolReferenceSpec<Input, Output>): ToolReference<Input, Output> {
-  const reference = referenceOf(spec);
+  const reference = referenceOf<Input, Output>(spec);
   checked(spec, contractOf(reference, {}, DEFAULT_POOL));
   return reference;
 }
@@ -117,7 +117,7 @@ export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spe
  * @throws InvalidDefinition naming what is wrong
  */
 export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolSpec<Input, Output>): ToolDefinition<Input, Output> {
-  const reference = referenceOf(spec);
+  const reference = referenceOf<Input, Output>(spec);
   const declared = checked(spec, contractOf(reference, spec, DEFAULT_POOL));
   return {
     ...reference,

@@ -10,23 +10,25 @@ import type { RunEar, RunPort } from './port.js';
 import { arrive, NOTHING_SEEN, type Seen } from './seen.js';
 
 /** A run that is being executed here. */
-export interface Execution {
-  readonly ear: RunEar;
+export interface Execution extends RunEar {
+  /** Runs the agent's code until its first wait. */
+  start(): void;
   /** Resolves when its end is acknowledged, or it was abandoned. */
   readonly finished: Promise<void>;
 }
 
-export type StartExecution = (grant: Grant, agent: AgentDefinition, port: RunPort) => Execution;
+export type Execute = (grant: Grant, agent: AgentDefinition, port: RunPort) => Execution;
 
 export interface RunsParts {
   readonly worker: WorkerId;
   agent(name: string, version: string): AgentDefinition | undefined;
-  readonly start: StartExecution;
+  readonly execute: Execute;
   readonly outbox: Outbox;
   readonly log: WorkerLog;
 }
 
-interface Held extends Execution {
+interface Held {
+  readonly execution: Execution;
   readonly fence: Fence;
   readonly lane: number;
 }
@@ -44,8 +46,6 @@ export class Runs {
   readonly #lanes = new Map<number, RunLane>();
   readonly #held = new Map<RunId, Held>();
   readonly #partial = new Map<RunId, GrantPage[]>();
-  /** A run whose execution is just being made: it may call back at once. */
-  #beginning: Grant | undefined;
   #port: RunPort | undefined;
 
   constructor(parts: RunsParts) {
@@ -84,7 +84,7 @@ export class Runs {
   }
 
   holds(run: RunId, fence: Fence): boolean {
-    return this.#held.get(run)?.fence === fence || (this.#beginning?.run === run && this.#beginning.fence === fence);
+    return this.#held.get(run)?.fence === fence;
   }
 
   /** How many runs are held here. */
@@ -94,7 +94,7 @@ export class Runs {
 
   /** A granted attempt ended in this very process: its run needn't wait for the ledger's word. */
   seen(run: RunId, report: Report): void {
-    this.#held.get(run)?.ear.seen(report);
+    this.#held.get(run)?.execution.seen(report);
   }
 
   receive(records: readonly LogRecord[]): void {
@@ -144,18 +144,18 @@ export class Runs {
         return;
       case 'StepSettled': {
         const { fence, step, attempt, outcome } = message.data;
-        if (this.holds(run, fence)) this.#held.get(run)?.ear.settled({ step, attempt, outcome });
+        if (this.holds(run, fence)) this.#held.get(run)?.execution.settled({ step, attempt, outcome });
         return;
       }
       case 'TryAnswered': {
         const { fence, step, attempt, retryAt } = message.data;
-        if (this.holds(run, fence)) this.#held.get(run)?.ear.tryAnswered({ step, attempt, retryAt });
+        if (this.holds(run, fence)) this.#held.get(run)?.execution.tryAnswered({ step, attempt, retryAt });
         return;
       }
       case 'IntentRefused': {
         const { fence, intent, step, reason, message: words } = message.data;
         const held = this.#held.get(run);
-        if (held !== undefined && held.fence === fence) held.ear.refused({ intent, step, reason, message: words });
+        if (held !== undefined && held.fence === fence) held.execution.refused({ intent, step, reason, message: words });
         return;
       }
       default:
@@ -182,10 +182,9 @@ export class Runs {
       this.#parts.log.error('a run was granted whose agent does not live here', { run, agent: `${name}@${version}` });
       return;
     }
-    this.#beginning = grant;
-    const execution = this.#parts.start(grant, agent, this.#port);
-    this.#held.set(run, { ...execution, fence, lane });
-    this.#beginning = undefined;
+    const execution = this.#parts.execute(grant, agent, this.#port);
+    this.#held.set(run, { execution, fence, lane });
+    execution.start(); // After it is held: it may fire at once.
     void execution.finished.finally(() => {
       if (this.holds(run, fence)) this.#held.delete(run);
     });
@@ -196,6 +195,6 @@ export class Runs {
     const held = this.#held.get(run);
     if (held === undefined) return;
     this.#held.delete(run);
-    held.ear.abandon(because);
+    held.execution.abandon(because);
   }
 }

@@ -43,7 +43,7 @@ async function keepLarge(json: Json, { artifacts, tenant, run }: Keeper): Promis
  * absent members (which JSON would leave out) and values with a JSON form of their own (dates) are
  * taken for what JSON makes of them. What JSON would lose is still a fault.
  */
-function resultJson(result: unknown): SizedJson {
+export function resultJson(result: unknown): SizedJson {
   try {
     return toJson(result === undefined ? null : result, 'the result');
   } catch (strict) {

@@ -120,9 +120,10 @@ export class ToolHost {
     this.#saveTimer?.();
   }
 
-  /** Resolves when every effect that fired has ended and its report is acknowledged. */
-  idle(): Promise<void> {
-    return this.#inFlight === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
+  /** Resolves when every commit is answered, and every effect that fired has ended and its report is acknowledged. */
+  async idle(): Promise<void> {
+    await Promise.all([...this.#lanes.values()].map((lane) => lane.committing));
+    if (this.#inFlight > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
   /** Commits how far everything has ended, so that the next holder begins there. */

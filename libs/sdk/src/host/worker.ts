@@ -10,7 +10,7 @@ import { LocalFiring } from './local-firing.js';
 import type { WorkerLog } from './log.js';
 import { Outbox } from './outbox.js';
 import type { ArtifactPort, RunPort } from './port.js';
-import { Runs, type StartExecution } from './runs.js';
+import { Runs, type Execute } from './runs.js';
 import { Slots } from './slots.js';
 import { ToolHost } from './tool-host.js';
 
@@ -25,7 +25,7 @@ export interface WorkerParts {
   readonly createGroup: LaneGroupFactory;
   readonly writer: LogWriter;
   readonly readLane: ReadLane;
-  readonly startExecution: StartExecution;
+  readonly execute: Execute;
   readonly artifacts: ArtifactPort | undefined;
   readonly clock: Clock;
   readonly random: Random;
@@ -71,7 +71,7 @@ export class Worker {
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });
     this.#firing = new Firing({ clock, artifacts: parts.artifacts });
-    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`), start: parts.startExecution, outbox: this.#outbox, log });
+    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`), execute: parts.execute, outbox: this.#outbox, log });
     const slots = new Slots(parts.concurrency);
     this.#local = new LocalFiring({ firing: this.#firing, hold: this.#hold, runs: this.#runs, slots, crashPoint: parts.crashPoint });
     this.#host = new ToolHost({

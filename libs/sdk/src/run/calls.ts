@@ -41,7 +41,7 @@ export class Calls {
   /** Local attempts whose report is still to come. */
   inFlight = 0;
   /** What came before the code asked for the step again. */
-  readonly #early = new Map<Step, Report>();
+  readonly #early = new Map<Step, { readonly report: Report; readonly seen: boolean }>();
 
   constructor(
     private readonly core: Core,
@@ -63,16 +63,20 @@ export class Calls {
   recorded(step: Step, tool: ToolReference, args: unknown): Entry | undefined {
     const { core } = this;
     const answer = core.history.ask(step, 'call', tool.name);
-    if (answer.kind === 'mismatch') core.diverge(answer.mismatch);
+    if (answer.kind === 'mismatch') return core.diverge(answer.mismatch);
     if (answer.kind === 'new' || answer.step.kind !== 'call') return undefined;
     const recorded = answer.step;
     if (!equalsJson(args, recorded.call.args)) this.adopted += 1;
     const entry = open(core, step, 'call', tool.name);
     entry.rank = answer.rank;
-    const outcome = recorded.outcome ?? this.#early.get(step)?.outcome;
+    entry.logged = true;
+    const early = this.#early.get(step);
     this.#early.delete(step);
-    if (outcome === undefined) this.#refire(entry, recorded);
-    else this.#settle(entry, outcome);
+    if (recorded.outcome !== undefined && recorded.outcome.status !== 'unknown') this.#settle(entry, recorded.outcome);
+    else if (early?.seen === true) this.seen(early.report);
+    else if (early !== undefined) this.#settle(entry, early.report.outcome);
+    // An unknown outcome is not ours to try again.
+    else if (recorded.outcome === undefined) this.#refire(entry, recorded);
     return entry;
   }
 
@@ -119,7 +123,10 @@ export class Calls {
 
   /** A new local call whose intent is acknowledged. */
   fireAcknowledged(entry: Entry, prepared: PreparedCall, tool: ToolDefinition): void {
-    if (entry.settlement !== null) return this.#land(entry); // Refused meanwhile.
+    if (entry.settlement !== null) {
+      this.#land(entry); // Refused meanwhile: nothing fires.
+      return this.onProgress();
+    }
     const { run, tenant, fence } = this.core;
     const { step } = entry;
     const key = operationKey({ scope: 'run', tenant, run, step, tool: tool.name, target: prepared.target ?? null });
@@ -133,7 +140,7 @@ export class Calls {
     if (report.outcome.status !== 'succeeded') return;
     const entry = core.completions.open.get(report.step);
     if (entry === undefined) {
-      if (core.history.awaits(report.step)) this.#early.set(report.step, report);
+      if (core.history.awaits(report.step) && !this.#early.has(report.step)) this.#early.set(report.step, { report, seen: true });
       return;
     }
     if (entry.kind === 'call' && entry.settlement === null && !entry.seen) {
@@ -150,7 +157,7 @@ export class Calls {
   settled(step: Step, attempt: number, outcome: Outcome): void {
     const entry = this.core.completions.open.get(step);
     if (entry?.kind === 'call') this.#settle(entry, outcome);
-    else if (outcome.status !== 'unknown' && this.core.history.awaits(step)) this.#early.set(step, { step, attempt, outcome });
+    else if (outcome.status !== 'unknown' && this.core.history.awaits(step) && !this.#early.has(step)) this.#early.set(step, { report: { step, attempt, outcome }, seen: false });
   }
 
   /** An outcome becomes what the code is told. `unknown` is none yet: the call stays open. */
@@ -197,6 +204,7 @@ export class Calls {
       onAcknowledged: local === undefined ? undefined : () => this.fireAcknowledged(entry, prepared, local),
     };
     entry.progress = draft.progress;
+    entry.logged = true;
     if (local !== undefined) this.takeOff(entry);
     this.core.outgoing.intent(draft);
   }
@@ -247,7 +255,7 @@ export class Calls {
   #keep(entry: Entry, report: Report, next: (kept: Report, bytes: number, told: () => void) => void): void {
     const { core } = this;
     const { outcome } = report;
-    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + MESSAGE_MAX, () => undefined);
+    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + wordsIn(outcome) * 6, () => undefined);
     if (!('value' in outcome.result)) return next(report, OVERHEAD_BYTES, () => this.#settle(entry, outcome));
     const what = `the result of step ${entry.step}`;
     // The code gets a copy: what it does to it must not change the report, which is yet to be sent.
@@ -257,5 +265,17 @@ export class Calls {
     void core.store.keepResult(outcome.result.value, what).then((result) => {
       if (core.phase !== 'stopped') next({ ...report, outcome: { ...outcome, result } }, OVERHEAD_BYTES, told);
     });
+  }
+}
+
+/** Length of what a person reads in an outcome: the longest form of one UTF-16 unit is \uXXXX. */
+function wordsIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
+  switch (outcome.status) {
+    case 'rejected':
+      return outcome.reason.length + (outcome.evidence.note?.length ?? 0);
+    case 'failed':
+      return outcome.failure.message.length + (outcome.evidence.note?.length ?? 0);
+    case 'unknown':
+      return outcome.message.length;
   }
 }

@@ -9,6 +9,8 @@ export interface CompletionsOptions {
   readonly replays: boolean;
   /** The code is about to be told of a step, and the log doesn't know it yet. */
   onHandOver(step: Step): void;
+  /** A call was settled after the code's end. */
+  onClosed(): void;
   /** Nothing is left to hand over now. */
   onIdle(): void;
   /** True once the code has asked for all that is recorded. */
@@ -54,7 +56,7 @@ export class Completions implements Turn {
       this.#ready.push(entry);
       turns.soon(this);
     } else if (this.open.delete(entry.step)) {
-      this.#options.onIdle();
+      this.#options.onClosed();
     }
   }
 
@@ -75,11 +77,18 @@ export class Completions implements Turn {
     turns.soon(this);
   }
 
-  /** The code is over: nothing is handed over any more, entries are only closed. */
+  /**
+   * The code is over: nothing is handed over any more, and calls that are in the log are only closed.
+   * What it asked for and was held is asked now: a call that lost a race was made all the same.
+   */
   end(): void {
     this.#state = 'ended';
-    this.#held = [];
-    for (const [step, entry] of this.open) if (entry.settlement !== null) this.open.delete(step);
+    for (const work of this.#held.splice(0)) work();
+    for (const [step, entry] of this.open) {
+      if (entry.logged && entry.settlement === null) continue;
+      entry.cancel?.();
+      this.open.delete(step);
+    }
   }
 
   stop(): void {

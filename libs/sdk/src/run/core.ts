@@ -43,6 +43,7 @@ export interface Core {
 /** Finds the durable calls that nobody awaits. */
 export class Tracker {
   readonly #unawaited = new Map<DurablePromise<unknown>, () => string>();
+  readonly #strays: string[] = [];
 
   track<T>(promise: DurablePromise<T>, label: () => string): DurablePromise<T> {
     this.#unawaited.set(promise, label);
@@ -50,9 +51,14 @@ export class Tracker {
     return promise;
   }
 
-  /** One line for each call that nobody awaited, in the order made. */
+  /** An error that was handed to the code reached nobody. */
+  stray(label: string, error: Error): void {
+    this.#strays.push(`${label}, whose ${error.name} reached nobody`);
+  }
+
+  /** One line for each call that nobody awaited, or whose error nobody took, in the order made. */
   unawaited(): string[] {
-    return [...this.#unawaited.values()].map((label) => label());
+    return [...[...this.#unawaited.values()].map((label) => label()), ...this.#strays];
   }
 
   clear(): void {
@@ -65,6 +71,7 @@ export function open(core: Core, step: Step, kind: AskedKind, name: string): Ent
   const entry = new Entry(step, kind, name);
   core.completions.add(entry);
   core.tracker.track(entry.promise, () => entry.label);
+  entry.stray = (error) => core.tracker.stray(entry.label, error);
   return entry;
 }
 

@@ -24,15 +24,15 @@ export interface EndingOptions {
 const REFUSED_FOR_OPEN_STEPS: readonly string[] = ['outcome_unknown', 'steps_open'];
 
 /**
- * The end of a run: what the code came to, said once nothing local is under way, and said again
- * when the orchestrator refused it for a step that has since been settled.
+ * The end of a run: what the code came to. A completion is said once every call is closed, since it
+ * would be refused before; any other ending once nothing local is under way.
  */
 export class Ending {
   #prepared: Prepared | null = null;
-  #waitForLocal = true;
+  #waits = true;
   #sent = false;
-  #acknowledged = false;
-  #refused = false;
+  /** Refused for a step that this worker takes for closed: said again whenever one is settled. */
+  #contradicted = false;
   #finished = false;
 
   constructor(private readonly options: EndingOptions) {}
@@ -45,9 +45,11 @@ export class Ending {
     if (unawaited.length > 0) {
       const more = unawaited.length > 5 ? ` and ${unawaited.length - 5} more` : '';
       const error = new NotAwaited(`the agent returned while nobody had awaited ${unawaited.slice(0, 5).join(', ')}${more}: await each durable call, or put it into run.all`);
-      this.#waitForLocal = false;
+      this.#waits = false;
       return this.#conclude(this.#failed(error));
     }
+    // The log lacks a result that the output may rest on.
+    if (core.refusedAfterwards !== null && !(result instanceof CompletedPartially)) return this.#conclude(this.#failed(core.refusedAfterwards));
     try {
       const prepared = this.#completed(result);
       if (prepared instanceof Promise) {
@@ -68,26 +70,19 @@ export class Ending {
 
   /** The orchestrator refused the ending. */
   refused(reason: string, message: string): void {
-    if (this.#finished || this.#prepared === null) return;
-    this.#acknowledged = false;
+    if (this.#prepared === null) return;
     if (REFUSED_FOR_OPEN_STEPS.includes(reason)) {
-      this.#refused = true;
-      return;
+      this.#contradicted = true;
+    } else if (this.#prepared.ending.status !== 'failed') {
+      this.#sent = false;
+      this.#conclude(this.#failed(new InvalidOutput(`the run's ending was refused (${reason}): ${message}`)));
     }
-    if (this.#prepared.ending.status === 'failed') return this.#finish();
-    this.#sent = false;
-    this.#conclude(this.#failed(new InvalidOutput(`the run's ending was refused (${reason}): ${message}`)));
   }
 
-  /** A step that was open has ended, or a local attempt has reported. */
+  /** A local attempt has reported, or (`settled`) a call was closed. */
   progressed(settled: boolean): void {
-    if (this.#prepared === null || this.#finished) return;
-    if (settled && this.#refused) {
-      this.#refused = false;
-      this.#sent = false;
-    }
-    if (!this.#sent) this.#send();
-    else this.#finishIfQuiet();
+    if (settled && this.#contradicted) this.#sent = false;
+    this.#send();
   }
 
   /** False when the code's end is of no interest any more. */
@@ -118,7 +113,7 @@ export class Ending {
     const kept = core.store.keep(toJson(parsed.data, what), what);
     const end = ({ stored, bytes }: Awaited<typeof kept>): Prepared => ({
       ending: partly === null ? { status: 'completed', output: stored } : { status: 'completed_partially', output: stored, because: clipped(partly.because) },
-      bytes: bytes + OVERHEAD_BYTES + MESSAGE_MAX * 3,
+      bytes: bytes + OVERHEAD_BYTES + MESSAGE_MAX * 6,
     });
     return kept instanceof Promise ? kept.then(end) : end(kept);
   }
@@ -137,27 +132,16 @@ export class Ending {
   #send(): void {
     const { core } = this.options;
     const prepared = this.#prepared;
-    if (prepared === null || this.#sent) return;
-    // Their reports ride on it; without them the steps would be open and the ending refused.
-    if (this.#waitForLocal && this.options.inFlight() > 0) return;
+    if (prepared === null || this.#sent || this.#mustWait(prepared.ending)) return;
     this.#sent = true;
     const data = { ending: prepared.ending, fence: core.fence };
-    core.outgoing.intent({
-      message: FinishRun(data),
-      progress: data,
-      bytes: prepared.bytes,
-      onAcknowledged: () => {
-        this.#acknowledged = true;
-        this.#finishIfQuiet();
-      },
-    });
+    core.outgoing.intent({ message: FinishRun(data), progress: data, bytes: prepared.bytes, onAcknowledged: () => this.#finish() });
   }
 
-  /** While a call is open the ending may yet be refused, so the run is kept. */
-  #finishIfQuiet(): void {
-    if (!this.#acknowledged || this.#refused) return;
-    for (const { kind } of this.options.core.completions.open.values()) if (kind === 'call') return;
-    this.#finish();
+  /** What is reported before the ending is in it; and a run with an open call can't be completed. */
+  #mustWait(ending: EndingData): boolean {
+    if (!this.#waits) return false;
+    return this.options.inFlight() > 0 || (ending.status === 'completed' && this.options.core.completions.open.size > 0);
   }
 
   #finish(): void {

@@ -2,6 +2,7 @@ import type { Report, Step } from '@holdfast/protocol';
 import { DurablePromise } from './durable.js';
 import { describeAsked, type AskedKind } from './history.js';
 import type { Progress } from './outgoing.js';
+import { ownStray } from './strays.js';
 
 export type Settlement = { readonly ok: true; readonly value: unknown } | { readonly ok: false; readonly error: Error };
 
@@ -13,6 +14,8 @@ export class Entry {
   rank = Number.POSITIVE_INFINITY;
   /** A local attempt is between its intent and its report. */
   inFlight = false;
+  /** Its intent is in the log, or on the way there. */
+  logged = false;
   /** The host of this process has reported a success of a granted attempt. */
   seen = false;
   /** The members of a group that is recorded as one report together. */
@@ -23,6 +26,8 @@ export class Entry {
   progress: Progress | null = null;
   /** Cancels a timer. */
   cancel: (() => void) | null = null;
+  /** Told when the code lets the entry's error go unhandled. */
+  stray: (error: Error) => void = () => undefined;
   #resolve: (value: unknown) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
 
@@ -49,6 +54,7 @@ export class Entry {
       this.#resolve(settlement.value);
     } else {
       this.promise.hush();
+      ownStray(settlement.error, this.stray);
       this.#reject(settlement.error);
     }
   }

@@ -38,8 +38,8 @@ const LOST: readonly string[] = ['stale_fence', 'fence_required', 'run_ended', '
  */
 export class RunExecutor implements RunEar {
   /**
-   * Resolves when this worker has nothing more to do for the run: its end is acknowledged and no
-   * call is open, the code diverged from the record, or the run was abandoned. Never rejects.
+   * Resolves when this worker has nothing more to do for the run: its end is acknowledged, the code
+   * diverged from the record, or the run was abandoned. Never rejects.
    */
   readonly finished: Promise<void>;
   readonly #options: RunExecutorOptions;
@@ -132,8 +132,9 @@ export class RunExecutor implements RunEar {
 
   #refusedStep(step: Step, error: IntentRefusedError): void {
     const core = this.#core;
-    const group = this.#groups.get(step);
-    if (group !== undefined) return group.refused((entry) => this.#calls.refused(entry, error));
+    // A group is refused at its own step, or at the one of the member that was at fault.
+    const group = this.#groups.get(step) ?? (error.intent === 'CallGroup' ? this.#groups.get(step.slice(0, step.lastIndexOf('.')) as Step) : undefined);
+    if (group?.refused(error) === true) return;
     const entry = core.completions.open.get(step);
     if (entry === undefined || entry.settlement?.ok === true) {
       // The code has been told of a result that the log will never hold: it may come to an end, and do nothing more.
@@ -179,6 +180,7 @@ export class RunExecutor implements RunEar {
       observed: grant.observed,
       replays: grant.steps.length > 0,
       onHandOver: (step) => outgoing.observe(step),
+      onClosed: () => this.#ending.progressed(true),
       onIdle: () => this.#idle(),
       allAsked: () => history.unasked === 0,
     });
@@ -203,7 +205,6 @@ export class RunExecutor implements RunEar {
 
   /** The code has nothing to be told: what can't wait is sent. */
   #idle(): void {
-    if (this.#core.phase === 'ended') this.#ending.progressed(false);
     this.#core.outgoing.flush();
   }
 }

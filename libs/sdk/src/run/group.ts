@@ -4,7 +4,7 @@ import { GroupNotAllowed, ValueTooLarge } from '../errors.js';
 import type { Calls, PreparedCall } from './calls.js';
 import { open, type Core } from './core.js';
 import type { Entry, GroupReports } from './entry.js';
-import { OVERHEAD_BYTES, type Draft } from './outgoing.js';
+import { OVERHEAD_BYTES, type Draft, type Progress } from './outgoing.js';
 
 /** All calls of a group travel in one message. */
 const GROUP_BYTES_MAX = 240 * 1024;
@@ -23,7 +23,8 @@ interface Member {
 export class Group {
   readonly #members = new Map<number, Member>();
   readonly #called = new Set<number>();
-  #entries: Entry[] = [];
+  readonly #entries: Entry[] = [];
+  #progress: Progress | null = null;
   #broken: Error | null = null;
   #sent = false;
 
@@ -56,9 +57,12 @@ export class Group {
     this.#break(error instanceof Error ? error : new GroupNotAllowed(`branch ${branch} of the group at step ${this.step} ended without a call: with checkpoint "group" each branch makes exactly one`));
   }
 
-  /** The orchestrator refused the group as a whole. */
-  refused(settle: (entry: Entry) => void): void {
-    for (const entry of this.#entries) settle(entry);
+  /** The orchestrator refused the group as a whole. False when the code had been told of results already. */
+  refused(error: Error): boolean {
+    const told = this.#entries.some(({ settlement }) => settlement?.ok === true);
+    if (this.#progress?.observed !== undefined) this.core.outgoing.observeAgain(this.#progress.observed);
+    for (const entry of this.#entries) this.core.completions.settle(entry, { ok: false, error });
+    return !told;
   }
 
   #whyNot({ effect, keyScope }: ToolReference): string {
@@ -113,10 +117,10 @@ export class Group {
     };
     for (const { entry } of members) {
       entry.group = reports;
+      entry.logged = true;
       this.calls.takeOff(entry);
     }
-    const [first] = members;
-    if (first !== undefined) first.entry.progress = draft.progress;
+    this.#progress = draft.progress;
     this.core.outgoing.intent(draft);
   }
 }

@@ -35,6 +35,8 @@ const MESSAGE_BYTES_MAX = VALUE_BYTES_MAX - 4096;
 export const OVERHEAD_BYTES = 700;
 const STEP_BYTES = 64;
 
+const roomForObserved = ({ bytes }: Draft): number => Math.max(0, Math.min(OBSERVED_MAX, Math.floor((MESSAGE_BYTES_MAX - bytes) / STEP_BYTES)));
+
 /**
  * The intents of one run, in the order in which they were made. Reports and the observed order ride
  * on the first of them; what is recorded lazily goes before it.
@@ -103,16 +105,11 @@ export class Outgoing {
   };
 
   #send(): void {
-    if (this.#stopped) return;
+    if (this.#stopped || (this.#drafts.length === 0 && this.#settles.length === 0)) return;
     const drafts = this.#drafts;
-    const first = drafts[0] ?? this.#reportDraft();
-    if (drafts.length === 0) {
-      if (!this.#tellsMore()) return;
-      drafts.push(first);
-    }
     this.#drafts = [];
     this.#urgent = false;
-    const all = this.#tellsMore() ? [...this.#tell(first), ...drafts] : drafts;
+    const all = this.#settles.length + this.#observed.length === 0 ? drafts : [...this.#tell(drafts[0]), ...drafts];
     const { port, run, tenant } = this.#options;
     void port
       .intend(
@@ -127,28 +124,32 @@ export class Outgoing {
       .catch((error: unknown) => this.#options.onLost(error));
   }
 
-  #tellsMore(): boolean {
-    return this.#settles.length + this.#observed.length > 0;
-  }
-
-  /** Puts reports and order on the first draft; what doesn't fit goes before it in messages of its own, given back. */
-  #tell(first: Draft): Draft[] {
+  /**
+   * Puts reports and order on the first intent; reports that don't fit go before it in messages of
+   * their own, given back. Without an intent only reports are told: the order matters to the next
+   * intent alone, and is recorded with it for certain.
+   */
+  #tell(first: Draft | undefined): Draft[] {
     const extra: Draft[] = [];
-    while (this.#tellsMore() && !this.#fits(first)) {
+    while (first === undefined ? this.#settles.length > 0 : !this.#fits(first)) {
       const target = this.#reportDraft();
       extra.push(target);
-      this.#load(target);
+      this.#loadSettles(target);
+      if (first !== undefined && this.#settles.length === 0) this.#loadObserved(target, Math.min(OBSERVED_MAX, this.#observed.length - roomForObserved(first)));
     }
-    this.#load(first);
+    if (first !== undefined) {
+      this.#loadSettles(first);
+      this.#loadObserved(first, this.#observed.length);
+    }
     return extra;
   }
 
   #fits(draft: Draft): boolean {
-    if (this.#settles.length > SETTLES_MAX || this.#observed.length > OBSERVED_MAX) return false;
-    return draft.bytes + this.#settlesBytes + this.#observed.length * STEP_BYTES <= MESSAGE_BYTES_MAX;
+    if (this.#settles.length > SETTLES_MAX || this.#observed.length > roomForObserved(draft)) return false;
+    return this.#settles.length === 0 || draft.bytes + this.#settlesBytes + this.#observed.length * STEP_BYTES <= MESSAGE_BYTES_MAX;
   }
 
-  #load({ progress, bytes }: Draft): void {
+  #loadSettles({ progress, bytes }: Draft): void {
     let room = MESSAGE_BYTES_MAX - bytes;
     let count = 0;
     for (const settle of this.#settles) {
@@ -156,12 +157,15 @@ export class Outgoing {
       room -= settle.bytes;
       count += 1;
     }
+    if (count === 0) return;
     const settles = this.#settles.splice(0, count);
     for (const settle of settles) this.#settlesBytes -= settle.bytes;
-    if (count > 0) progress.settles = settles.map(({ report }) => report);
-    // The order is told only once all that it names is: with or after the last report.
-    if (this.#settles.length > 0 || this.#observed.length === 0) return;
-    progress.observed = this.#observed.splice(0, Math.min(OBSERVED_MAX, Math.max(0, Math.floor(room / STEP_BYTES))));
+    progress.settles = settles.map(({ report }) => report);
+  }
+
+  /** The order is told only once all that it names is: with or after the last report. */
+  #loadObserved({ progress }: Draft, count: number): void {
+    if (count > 0) progress.observed = this.#observed.splice(0, count);
   }
 
   #reportDraft(): Draft {

@@ -79,11 +79,11 @@ export class Scope extends Asking implements Run {
     return this.#ask(called, (step) => this.parts.calls.call(step, this.tool(called), args));
   }
 
-  step<T>(name: string, work: Task['work']): Promise<T> {
+  step<T>(name: string, work: Task['work'], ..._json: unknown[]): Promise<T> {
     return this.#ask(name, (step) => this.parts.work.run(step, { kind: 'step', name: named(name), work }));
   }
 
-  model<T>(name: string, work: Task['work']): Promise<T> {
+  model<T>(name: string, work: Task['work'], ..._json: unknown[]): Promise<T> {
     return this.#ask(name, (step) => this.parts.work.run(step, { kind: 'model', name: named(name), work }));
   }
 
@@ -117,7 +117,7 @@ export class Scope extends Asking implements Run {
       const asOne = options.checkpoint === 'group';
       if (asOne && (branches.length === 0 || branches.length > GROUP_CALLS_MAX)) throw new GroupNotAllowed(`the group at step ${step} has ${branches.length} branches; with checkpoint "group" it takes 1 to ${GROUP_CALLS_MAX}`);
       const mismatch = core.history.askGroup(step, branches.length, asOne);
-      if (mismatch !== undefined) core.diverge(mismatch);
+      if (mismatch !== undefined) return core.diverge(mismatch);
       this.#openGroup = step;
       const whole = this.#branchesOf(step, branches as readonly Branch<unknown>[], asOne).finally(() => {
         if (this.#openGroup === step) this.#openGroup = null;

@@ -37,7 +37,7 @@ export class Work {
   run(step: Step, task: Task): Promise<unknown> {
     const { core } = this;
     const answer = core.history.ask(step, task.kind, task.name);
-    if (answer.kind === 'mismatch') core.diverge(answer.mismatch);
+    if (answer.kind === 'mismatch') return core.diverge(answer.mismatch);
     const entry = open(core, step, task.kind, task.name);
     if (answer.kind === 'recorded') {
       entry.rank = answer.rank;
@@ -52,7 +52,7 @@ export class Work {
   value<T extends Json>(step: Step, kind: Extract<RecordKind, 'now' | 'random' | 'uuid'>, make: () => T): T {
     const { core } = this;
     const answer = core.history.ask(step, kind, kind);
-    if (answer.kind === 'mismatch') core.diverge(answer.mismatch);
+    if (answer.kind === 'mismatch') return core.diverge(answer.mismatch);
     if (answer.kind === 'recorded' && answer.step.kind === 'record') {
       if ('value' in answer.step.result) return answer.step.result.value as T;
       throw new ResultUnreadable(step, `a ${kind} is recorded without its value`);

@@ -1,0 +1,129 @@
+import { hostname } from 'node:os';
+import { randomUUID } from 'node:crypto';
+import { DEFAULT_POOL, describeIssues, Pool, WorkerId, type ArtifactRef } from '@holdfast/protocol';
+import type { Clock, Random } from '@holdfast/runtime';
+import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
+import type { z } from 'zod';
+import type { AgentDefinition } from '../define/agent.js';
+import type { ToolDefinition } from '../define/tool.js';
+import { InvalidDefinition } from '../errors.js';
+import { RunExecutor } from '../run/index.js';
+import { stderrLog, type WorkerLog } from './log.js';
+import type { ArtifactPort } from './port.js';
+import type { Execute } from './runs.js';
+import { onSignals } from './signals.js';
+import { Worker } from './worker.js';
+
+/** Where large values are kept; `fileArtifactStore` of `@holdfast/runtime` is one. */
+export interface ServedArtifacts extends ArtifactPort {
+  /** Verifies the checksum, and that the scope may read it. */
+  get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
+}
+
+export interface ServeOptions {
+  readonly agents?: readonly AgentDefinition[] | undefined;
+  readonly tools?: readonly ToolDefinition[] | undefined;
+  /** The group of workers that share this work. Default `default`. */
+  readonly pool?: string | undefined;
+  /** Kafka's addresses, `host:port`. Default: `HOLDFAST_BROKERS`, comma-separated, else `localhost:9092`. */
+  readonly brokers?: readonly string[] | undefined;
+  /** How many pure and idempotent effects may be in flight; more wait. Default 64. */
+  readonly concurrency?: number | undefined;
+  /** How many irreversible effects may be in flight, and so be left unknown by one crash. Default 16. */
+  readonly irreversibleConcurrency?: number | undefined;
+  /** A name that people know this worker by, at most 150 characters. Default: the host's. Each start has an id of its own. */
+  readonly worker?: string | undefined;
+  readonly artifacts?: ServedArtifacts | undefined;
+  readonly log?: WorkerLog | undefined;
+  /** How long the group keeps a worker that shows no life, milliseconds. Default 6000. */
+  readonly sessionTimeoutMs?: number | undefined;
+  /** How long `stop` waits for what fired to end, milliseconds. Default 25,000. */
+  readonly graceMs?: number | undefined;
+  /** Stop on SIGTERM and SIGINT, then let the signal end the process. Default false. */
+  readonly handleSignals?: boolean | undefined;
+}
+
+export interface ServedWorker {
+  /** Unique for this start: what it holds is held by no other, also after a restart under the same name. */
+  readonly worker: WorkerId;
+  /** Fires nothing new, lets what fired end within the grace time, writes what is to be written, leaves the group at once. */
+  stop(options?: { readonly graceMs?: number }): Promise<void>;
+}
+
+const CONCURRENCY = 64;
+const IRREVERSIBLE_CONCURRENCY = 16;
+const GRACE_MS = 25_000;
+
+/**
+ * Runs a worker: it takes lanes of its pool, advances the runs of its agents, and fires the
+ * effects of its tools. Resolves when it has joined its group.
+ * @throws InvalidDefinition what was given can't be served; an error of the broker when Kafka can't be reached
+ */
+export async function serve(options: ServeOptions): Promise<ServedWorker> {
+  const { agents = [], tools = [], log = stderrLog, graceMs = GRACE_MS } = options;
+  const pool = valid(Pool, options.pool ?? DEFAULT_POOL, 'pool');
+  const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
+  const id = valid(WorkerId, `${options.worker ?? hostname()}.${randomUUID().slice(0, 13)}`, 'worker');
+  const connection = { brokers, clientId: id };
+  await ensurePoolTopics(brokers, pool);
+  const worker = new Worker({
+    id,
+    pool,
+    agents,
+    tools,
+    createGroup: (handlers, about) =>
+      createLaneGroup({ ...connection, ...about, handlers, ...(options.sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs: options.sessionTimeoutMs }) }),
+    writer: await createWriter(connection),
+    readLane: (topic, lane, from, to) => readLane(brokers, topic, lane, from, to),
+    execute: executeWith(tools, options.artifacts, log),
+    artifacts: options.artifacts,
+    clock,
+    random,
+    log,
+    concurrency: positive(options.concurrency ?? CONCURRENCY, 'concurrency'),
+    irreversibleConcurrency: positive(options.irreversibleConcurrency ?? IRREVERSIBLE_CONCURRENCY, 'irreversibleConcurrency'),
+    crashPoint: await armedCrashPoint(),
+  });
+  const stop = ({ graceMs: grace = graceMs }: { readonly graceMs?: number } = {}): Promise<void> => worker.stop(grace);
+  if (options.handleSignals === true) onSignals(stop);
+  await worker.start().catch(async (error: unknown) => {
+    await stop({ graceMs: 0 });
+    throw error;
+  });
+  log.info('the worker serves', { worker: id, pool, agents: agents.length, tools: tools.length });
+  return { worker: id, stop };
+}
+
+const clock: Clock = {
+  now: Date.now,
+  after: (delayMs, callback) => {
+    const timer = setTimeout(callback, delayMs);
+    return () => clearTimeout(timer);
+  },
+};
+const random: Random = { next: Math.random, uuid: randomUUID };
+
+function executeWith(tools: readonly ToolDefinition[], artifacts: ServedArtifacts | undefined, log: WorkerLog): Execute {
+  return (grant, agent, port) => {
+    const { run, tenant } = grant;
+    const own = artifacts === undefined ? undefined : { put: artifacts.put.bind(artifacts), get: (ref: ArtifactRef) => artifacts.get(ref, { tenant, run }) };
+    return new RunExecutor({ grant, agent, tools, port, artifacts: own, onTrouble: (message) => log.warn(message, { run }) });
+  };
+}
+
+/** Loaded only when a test has armed one: the runtime's other parts are not a worker's business. */
+async function armedCrashPoint(): Promise<(name: string) => void> {
+  if (process.env['HOLDFAST_CRASH_AT'] === undefined) return () => undefined;
+  return (await import('@holdfast/runtime')).crashPoint;
+}
+
+function valid<Schema extends z.ZodType>(schema: Schema, value: unknown, what: string): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (!parsed.success) throw new InvalidDefinition(`${what} ${JSON.stringify(value)}: ${describeIssues(parsed.error)}`);
+  return parsed.data;
+}
+
+function positive(value: number, what: string): number {
+  if (!Number.isInteger(value) || value < 1) throw new InvalidDefinition(`${what} is ${value}; it takes a whole number from 1 on`);
+  return value;
+}

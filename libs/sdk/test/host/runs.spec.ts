@@ -1,0 +1,134 @@
+import { beforeEach, expect, test } from '@jest/globals';
+import { Fence, IntentRefused, Step, StepSettled, topics, TryAnswered, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
+import { give, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
+import { AGENT, fromOrchestrator, granted, TestRuns } from './run-kit.js';
+
+let made: Stage;
+let runs: TestRuns;
+
+beforeEach(async () => {
+  runs = new TestRuns();
+  made = await stage({ agents: [AGENT], execute: runs.execute });
+  await give(made.member);
+});
+
+const me = { worker: WorkerId.parse('worker-a'), fence: Fence.parse(1) };
+const outcome: Outcome = { status: 'rejected', reason: 'no', evidence: { kind: 'ledger' } };
+const recorded = (step: string): HistoryStep => ({ kind: 'record', step: Step.parse(step), as: 'step', name: 's', result: { value: 1 } });
+
+async function grant(...grants: Parameters<typeof granted>[]): Promise<void> {
+  for (const args of grants) fromOrchestrator(made.broker, 0, granted(...args));
+  await settle();
+}
+
+test('a grant begins a run with its whole history, page by page', async () => {
+  await grant([1, { page: 1, pages: 3, steps: [recorded('1'), recorded('2')], observed: [Step.parse('1')] }], [1, { page: 2, pages: 3, steps: [recorded('3')] }]);
+  expect(runs.all).toEqual([]);
+  await grant([1, { page: 3, pages: 3, steps: [recorded('4')] }]);
+  expect(runs.last).toMatchObject({ started: true, grant: { run: RUN, fence: 1, tenant: 'default', input: { order: 7 }, observed: ['1'] } });
+  expect(runs.last.grant.steps.map((step) => (step.kind === 'call' ? step.call.step : step.step))).toEqual(['1', '2', '3', '4']);
+});
+
+test('a newer grant in the middle of the pages of an older one takes their place', async () => {
+  await grant([1, { page: 1, pages: 2, steps: [recorded('1')] }], [2, { page: 1, pages: 2, steps: [recorded('5')] }], [1, { page: 2, pages: 2 }], [2, { page: 2, pages: 2, steps: [recorded('6')] }]);
+  expect(runs.all).toHaveLength(1);
+  expect(runs.last.grant).toMatchObject({ fence: 2, steps: [{ step: '5' }, { step: '6' }] });
+});
+
+test('what is addressed to another worker is left alone', async () => {
+  await grant([1, { worker: WorkerId.parse('worker-b') }]);
+  expect(runs.all).toEqual([]);
+});
+
+test('a newer fence gives the older executor up; an older or the same one changes nothing', async () => {
+  await grant([2], [3]);
+  const [old, current] = runs.all;
+  expect(old?.abandoned).toMatch(/fence 3/);
+  await grant([3], [2]);
+  expect(runs.all).toHaveLength(2);
+  expect(current?.abandoned).toBeUndefined();
+});
+
+test('answers reach the executor whose fence they name', async () => {
+  await grant([1]);
+  const step = Step.parse('1');
+  fromOrchestrator(made.broker, 0, StepSettled({ ...me, step, attempt: 1, outcome }));
+  fromOrchestrator(made.broker, 0, StepSettled({ ...me, fence: Fence.parse(7), step, attempt: 1, outcome }));
+  fromOrchestrator(made.broker, 0, TryAnswered({ ...me, step, attempt: 2, retryAt: null }));
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...me, intent: 'CallTool', step, reason: 'unknown_tool', message: 'no such tool' }));
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...me, worker: null, intent: 'CallTool', reason: 'invalid', message: 'another client\'s' }));
+  await settle();
+  expect(runs.last.told).toEqual([
+    { what: 'settled', about: { step, attempt: 1, outcome } },
+    { what: 'tryAnswered', about: { step, attempt: 2, retryAt: null } },
+    { what: 'refused', about: { intent: 'CallTool', step, reason: 'unknown_tool', message: 'no such tool' } },
+  ]);
+});
+
+test('a message that the orchestrator published twice is taken once', async () => {
+  await grant([1]);
+  const again = made.broker.records(RUNS, 0).slice(-1);
+  runs.last.finished.open();
+  await settle();
+  made.broker.append(RUNS, 0, ...again);
+  await settle();
+  expect(runs.all).toHaveLength(1);
+});
+
+test('a gap in run.tasks stops the lane with an alarm', async () => {
+  await grant([1]);
+  const [last] = made.broker.records(RUNS, 0).slice(-1);
+  const headers = { ...last?.headers, ce_seq: '100', ce_prevseq: '99' };
+  made.broker.append(RUNS, 0, { key: RUN, headers, value: last?.value ?? '' });
+  await settle();
+  expect(made.log.alarms).toEqual([expect.stringMatching(/run\.tasks.* stands still/)]);
+});
+
+test('a granted effect that ends in this process is told to its run at once', async () => {
+  await grant([1]);
+  made.broker.append(TASKS, 0, task({ seq: 1, step: '4' }));
+  await until(() => runs.last.told.length === 1, 'told');
+  expect(runs.last.told).toMatchObject([{ what: 'seen', about: { step: '4', attempt: 1, outcome: { status: 'succeeded' } } }]);
+});
+
+test('a finished run is forgotten', async () => {
+  await grant([1]);
+  runs.last.finished.open();
+  await settle();
+  made.broker.append(TASKS, 0, task({ seq: 1 }));
+  await settle();
+  expect(runs.last.told).toEqual([]);
+});
+
+test('a lost lane gives up its runs, and no others; one that stays keeps them', async () => {
+  await grant([1]);
+  fromOrchestrator(made.broker, 1, granted(1), 'run-2');
+  await until(() => runs.all.length === 2, 'both');
+  made.broker.rebalance(new Map([[made.member, [0, 1]]]));
+  await settle();
+  expect(runs.all.map(({ abandoned }) => abandoned)).toEqual([undefined, undefined]);
+  made.broker.rebalance(new Map([[made.member, [1]]]));
+  await settle();
+  expect(runs.all.map(({ abandoned }) => abandoned)).toEqual([expect.stringMatching(/another worker/), undefined]);
+});
+
+test('a lane that stays reads run.tasks on where it was', async () => {
+  await grant([1]);
+  made.member.revoke();
+  fromOrchestrator(made.broker, 0, StepSettled({ ...me, step: Step.parse('1'), attempt: 1, outcome }));
+  made.broker.rebalance(new Map([[made.member, [0, 1]]]));
+  await until(() => runs.last.told.length === 1, 'what came meanwhile');
+  expect(runs.all).toHaveLength(1);
+});
+
+test('intents of one turn travel in one produce, in order', async () => {
+  await grant([1]);
+  const produces: number[] = [];
+  made.broker.onPublish = (records) => void produces.push(records.length);
+  const { port } = runs.last;
+  const intent = (name: string) => ({ type: 'ReportSteps', data: { name } });
+  await Promise.all([port.intend(RUN, runs.last.grant.tenant, [intent('a'), intent('b')]), port.intend(RUN, runs.last.grant.tenant, [intent('c')])]);
+  expect(produces).toEqual([3]);
+  expect(made.broker.sent('ReportSteps')).toEqual([{ name: 'a' }, { name: 'b' }, { name: 'c' }]);
+  expect(made.broker.written.at(-1)).toMatchObject({ topic: topics.agentIntents, key: RUN, headers: { ce_source: 'worker/worker-a', ce_subject: RUN, ce_tenant: 'default' } });
+});
