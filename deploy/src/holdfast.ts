@@ -1,3 +1,6 @@
+import { chmod, mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { ensureTopics } from '@holdfast/runtime/kafka';
 import { fileURLToPath } from 'node:url';
 import { startStack, type Stack, type StackOptions } from './stack.js';
@@ -27,4 +30,11 @@ export function startHoldfast({ partitions = LOCAL_PARTITIONS, instances = {}, e
     ],
     prepare: (brokers, count) => ensureTopics(brokers, count),
   });
+}
+
+/** A fresh temporary folder for a stack. PostgreSQL runs as a user of its own under root and has to enter it. */
+export async function makeStackFolder(prefix: string): Promise<string> {
+  const dir = await mkdtemp(path.join(tmpdir(), prefix));
+  await chmod(dir, 0o711);
+  return dir;
 }

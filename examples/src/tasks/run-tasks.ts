@@ -1,8 +1,7 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
+import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
 import { HoldfastClient } from '@holdfast/sdk';
 import { TASK_AGENT } from './agent.js';
 import { killInTurn, killsInFlight, type Kill } from './killer.js';
@@ -49,7 +48,7 @@ const STALLED_MS = 60_000;
 /** Runs every task of a file on a stack of its own, kills what it is told to, and counts in the world. */
 export async function runTasks(options: TaskOptions): Promise<{ result: TaskResult; rows: TaskRow[]; kills: Kill[] }> {
   const tasks = await readTasks(options.tasks);
-  const dir = await mkdtemp(path.join(tmpdir(), 'holdfast-demo-'));
+  const dir = await makeStackFolder('holdfast-demo-');
   let stack: Stack | undefined;
   const workers: ManagedProcess[] = [];
   const watch = new Watch();
@@ -86,7 +85,7 @@ function worker(stack: Stack, dir: string, number: number, env: Record<string, s
   });
 }
 
-interface Playing extends TaskOptions {
+interface Playing extends Omit<TaskOptions, 'world'> {
   readonly stack: Stack;
   readonly watch: Watch;
   readonly workers: readonly ManagedProcess[];

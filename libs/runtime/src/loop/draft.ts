@@ -117,7 +117,15 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   }
 
   open(tag: string): readonly string[] {
-    return this.#of.agenda.open(tag);
+    const { agenda } = this.#context.service;
+    const isOpen = (stream: string, state: State): boolean => {
+      const value = agenda(state, stream);
+      return value.open && value.tag === tag;
+    };
+    // What this very turn opened or closed is not on the lane's agenda yet.
+    const found = new Set(this.#of.agenda.open(tag).filter((stream) => !this.#streams.has(stream)));
+    for (const [stream, { state }] of this.#streams) if (isOpen(stream, state)) found.add(stream);
+    return [...found];
   }
 
   wake(stream: string, at: number): void {

@@ -67,7 +67,7 @@ export class Firing {
   /**
    * Fires one attempt. `check` is asked last thing before the call: whatever it returns ends the
    * attempt unfired. Arguments are judged before that, and invalid ones fire nothing. `late` gets
-   * the end of an irreversible call that outlived its time-out, unless that end is unknown too.
+   * the end of a call that outlived its time-out, unless that end is unknown.
    * Never rejects.
    */
   async fire<Stop extends string = never>(shot: Shot, check: () => Outcome | Stop | undefined, late?: (outcome: Outcome) => void): Promise<Outcome | Stop> {
@@ -102,7 +102,7 @@ export class Firing {
         cancelTimeout(); // Keeping the result is not the tool's time.
         this.#listening.delete(context);
         if (!over) resolve(this.#outcome(shot, ended));
-        else if (late !== undefined && shot.effect === 'irreversible') void this.#outcome(shot, ended).then((outcome) => outcome.status !== 'unknown' && late(outcome));
+        else if (late !== undefined) void this.#outcome(shot, ended).then((outcome) => outcome.status !== 'unknown' && late(outcome));
       };
       callOnce(shot.tool, args, context).then(
         (result) => end({ threw: false, result }),

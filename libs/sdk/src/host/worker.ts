@@ -165,6 +165,7 @@ export class Worker {
   }
 
   #assigned(assignment: Assignment): void {
+    this.#host.revoked(); // What was polled before belongs to another generation, whether or not anybody said so.
     this.#hold.assigned(assignment.membership);
     this.#taker.assigned(assignment);
   }

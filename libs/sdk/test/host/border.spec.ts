@@ -344,16 +344,21 @@ test('what was dropped in a rebalance that left the lane here is polled again, a
   expect(broker.sent('AnnounceLane')).toHaveLength(2); // A lane that stays is not announced again.
 });
 
-test('a lane that stays, but whose last commit has an unknown end, is taken anew', async () => {
+test.each(['unknown', 'thrown'])('a lane that stays, but whose last commit has an unknown end (%s), is taken anew', async (how) => {
   const { broker, tools, member } = await open();
-  const held = heldCommits(broker);
+  const held: { end: () => void }[] = [];
+  broker.commitEnds = () => {
+    const gate = new Gate<CommitEnd>();
+    held.push({ end: () => (how === 'unknown' ? gate.open('unknown') : gate.fail(new Error('connection lost'))) });
+    return gate.passed;
+  };
   broker.append(TASKS, 0, task({ seq: 1 }));
   await until(() => held.length === 1, 'the commit');
   broker.commitEnds = undefined;
   broker.rebalance(new Map([[member, [0, 1]]]));
   await settle();
   expect(tools.fired).toEqual([]);
-  held[0]?.end('unknown');
+  held[0]?.end();
   await until(() => tools.fired.length === 1, 'it was not applied: polled again, it fires');
   expect(broker.sent('AnnounceLane').map(({ lane }) => lane)).toEqual([0, 1, 0]);
   expect(member.rejoins).toBe(0);

@@ -169,7 +169,11 @@ export class TestMember implements LaneGroup {
     broker.members.push(this);
   }
 
-  start = (): Promise<void> => Promise.resolve();
+  started = false;
+  start = (): Promise<void> => {
+    this.started = true;
+    return Promise.resolve();
+  };
   stop = (): Promise<void> => {
     this.left = true;
     this.revoke();

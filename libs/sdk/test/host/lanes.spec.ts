@@ -5,6 +5,17 @@ import { fromService, Gate, give, LEDGER, RUN, RUNS, settle, stage, task, TASKS,
 
 const announcements = (broker: TestBroker): Record<string, unknown>[] => broker.sent('AnnounceLane');
 
+test('the worker joins its group only when its contracts are acknowledged', async () => {
+  const broker = new TestBroker(new TestClock());
+  const acknowledged = new Gate();
+  broker.onPublish = () => acknowledged.passed;
+  const starting = stage({ broker });
+  await settle();
+  expect(broker.members.map(({ started }) => started)).toEqual([false]);
+  acknowledged.open();
+  expect((await starting).member.started).toBe(true);
+});
+
 test('contracts are acknowledged before the first announcement, and warnings of them are logged', async () => {
   const { broker, member, log } = await stage();
   await give(member);
@@ -147,6 +158,7 @@ test('a task whose report is not acknowledged yet is not saved as ended', async 
   broker.onPublish = () => Promise.reject(new Error('broker down'));
   broker.append(TASKS, 0, task({ seq: 1, effect: 'idempotent', tool: 'put' }));
   await until(() => tools.fired.length === 1, 'it fires');
+  await settle();
   await clock.advance(5000);
   expect(broker.commits).toEqual([]);
 });

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { Gate, give, settle, stage, until, type Stage } from './kit.js';
+import { Gate, give, settle, stage, task, TASKS, until, type Stage } from './kit.js';
 import { AGENT, fromOrchestrator, granted, localCall, TestRuns, type Answer } from './run-kit.js';
 
 /* Local firing: the hold on the lane is looked at last thing before the call. Session 6000 ms, margin 1500 ms. */
@@ -57,6 +57,28 @@ test('a paused process that wakes after its session fires nothing until it is he
   expect(woken.answer).toBe('lease_lost');
   expect(made.tools.fired).toEqual([]);
   expect(runs.last.abandoned).toMatch(/went to another worker/);
+});
+
+test('a new generation whose first heartbeat is not answered yet is not fresh', async () => {
+  made.member.heartbeatSentAt = null;
+  const waiting = fire('put', 1);
+  await made.clock.advance(1000);
+  expect(made.tools.fired).toEqual([]);
+  made.member.heartbeatSentAt = made.clock.now();
+  await made.clock.advance(50);
+  expect(waiting.answer).toMatchObject({ step: '1' });
+});
+
+test('a worker that distrusts its membership fires nothing, though heartbeats are answered', async () => {
+  const { broker, member, clock, tools } = made;
+  member.onRejoin = () => undefined;
+  broker.commitEnds = () => 'unknown';
+  broker.append(TASKS, 0, task({ seq: 1 }));
+  await until(() => member.rejoins === 1, 'it joins again');
+  member.heartbeatSentAt = clock.now();
+  fire('put', 2);
+  await clock.advance(1000);
+  expect(tools.fired).toEqual([]);
 });
 
 test('during a rebalance nothing fires; when the lane has stayed, it does', async () => {

@@ -1,0 +1,1 @@
+export { runTasks, type TaskResult } from './tasks/run-tasks.js';

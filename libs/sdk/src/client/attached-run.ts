@@ -1,0 +1,237 @@
+import { CallTool, describeIssues, digestOf, FinishRun, Step, type Digest, type Ending, type Failure, type Json, type Message, type Outcome, type RequestedCall, type RunId, type Tenant } from '@holdfast/protocol';
+import type { z } from 'zod';
+import { equalsJson, INLINE_BYTES_MAX, toJson } from '../define/json.js';
+import type { ToolReference } from '../define/tool.js';
+import { clipped, EffectFailed, EffectRejected, IntentRefusedError, InvalidArguments, RunEnded, UnregisteredTool, ValueTooLarge } from '../errors.js';
+import type { RunEvent, RunEventRecord } from './log.js';
+import { valueOf, type ClientArtifacts } from './outcome.js';
+
+export interface CallOptions {
+  /** The step is recorded with other arguments: `refuse` (default), or `adopt` what is recorded. */
+  readonly onConflict?: 'refuse' | 'adopt' | undefined;
+}
+
+export interface AttachedRunOptions {
+  readonly id: RunId;
+  readonly tenant: Tenant;
+  readonly tools: readonly ToolReference[];
+  readonly artifacts: ClientArtifacts | undefined;
+  /** Of the input that the run is attached with. */
+  readonly digest: Digest;
+  publish(message: Message): Promise<void>;
+}
+
+/**
+ * One refusal is spoken once: an intent that is refused again for the same reason gets no second
+ * answer. So after this time without an answer the refusal known stands. Milliseconds.
+ */
+const REFUSED_AGAIN_MS = 5000;
+
+type Refusal = Extract<RunEvent, { type: 'IntentRejected' }>['data'];
+
+/** A run whose loop its client owns: it names the steps, and calls tools through Holdfast. */
+export class AttachedRun {
+  readonly id: RunId;
+  readonly #options: AttachedRunOptions;
+  readonly #calls = new Map<Step, RequestedCall>();
+  readonly #outcomes = new Map<Step, Outcome>();
+  /** Last refusal of each intent, by `CallTool 3` or `FinishRun`. */
+  readonly #refusals = new Map<string, Refusal>();
+  readonly #listeners = new Set<(refused: Refusal | undefined) => void>();
+  #accepted: Extract<RunEvent, { type: 'RunAccepted' }>['data'] | null = null;
+  #ending: Ending | null = null;
+  #broken: Error | null = null;
+  #close: () => Promise<void> = () => Promise.resolve();
+
+  constructor(options: AttachedRunOptions) {
+    this.id = options.id;
+    this.#options = options;
+  }
+
+  /**
+   * Calls a tool at a step, `1`, `2` … The same step again fires nothing and gives the recorded
+   * outcome. While the outcome is unknown the promise stays pending.
+   * @throws EffectRejected, EffectFailed how it ended
+   * @throws IntentRefusedError with reason `operation_conflict` when the step is recorded with another tool, or other arguments and `onConflict` is `refuse`
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   */
+  call<Input extends z.ZodType, Output extends z.ZodType>(step: string, tool: ToolReference<Input, Output>, args: z.input<Input>, options?: CallOptions): Promise<z.output<Output>>;
+  call(step: string, tool: string, args: Json, options?: CallOptions): Promise<Json>;
+  async call(step: string, called: ToolReference | string, args: unknown, { onConflict = 'refuse' }: CallOptions = {}): Promise<never> {
+    const at = parsedStep(step);
+    const tool = this.#tool(called);
+    const known = this.#calls.get(at);
+    if (known === undefined || !this.#stands(known, tool, args, onConflict)) {
+      const intent = this.#intent(at, tool, args, onConflict);
+      await this.#ask(intent, `CallTool ${at}`, () => this.#stands(this.#calls.get(at), tool, args, onConflict));
+    }
+    await this.#until(() => isEnd(this.#outcomes.get(at)));
+    // What the tool's host recorded has passed the tool's output schema.
+    return (await this.#result(at, tool)) as never;
+  }
+
+  /**
+   * Ends the run as completed.
+   * @throws IntentRefusedError while a step has no end or its outcome is unknown, or when the run has ended otherwise
+   */
+  finish(output: Json): Promise<void> {
+    const { value, bytes } = toJson(output, 'the output');
+    if (bytes > INLINE_BYTES_MAX) throw new ValueTooLarge('the output', bytes, INLINE_BYTES_MAX, 'store it as an artifact and pass the reference');
+    return this.#end({ status: 'completed', output: { value } });
+  }
+
+  /** Ends the run as failed. @throws IntentRefusedError when it has ended otherwise */
+  abort(failure: Failure): Promise<void> {
+    return this.#end({ status: 'failed', failure: { ...failure, message: clipped(failure.message) } });
+  }
+
+  /** Stops following the run; nothing is taken back. Calls that wait fail with RunEnded. */
+  async close(): Promise<void> {
+    this.fail(new RunEnded(`this client no longer follows run ${this.id}`));
+    await this.#close();
+  }
+
+  // ---- for the client that made it
+
+  onClosed(close: () => Promise<void>): void {
+    this.#close = close;
+  }
+
+  /** Starts the run unless it is there already. @throws IntentRefusedError it is another run */
+  async begin(start: () => Promise<void>): Promise<void> {
+    if (this.#accepted === null) await this.#ask(start, 'StartRun', () => this.#accepted !== null);
+    if (this.#accepted?.agent !== null || this.#accepted.inputDigest !== this.#options.digest) {
+      throw new IntentRefusedError('StartRun', undefined, 'run_exists_with_other_input', `run ${this.id} exists with another input or an agent; choose another id`);
+    }
+  }
+
+  tell({ event }: RunEventRecord): void {
+    let refused: Refusal | undefined;
+    switch (event.type) {
+      case 'RunAccepted':
+        this.#accepted = event.data;
+        break;
+      case 'EffectRequested':
+        this.#calls.set(event.data.call.step, event.data.call);
+        break;
+      case 'EffectSettled':
+        this.#outcomes.set(event.data.step, event.data.outcome);
+        break;
+      case 'RunFinished':
+        this.#ending = event.data.ending;
+        break;
+      case 'RunQuarantined':
+        this.#broken = new RunEnded(`run ${this.id} is in quarantine: ${event.data.message}`);
+        break;
+      case 'IntentRejected':
+        refused = event.data;
+        this.#refusals.set(nameOf(event.data), event.data);
+        break;
+      default:
+        return;
+    }
+    for (const listener of [...this.#listeners]) listener(refused);
+  }
+
+  /** Events no longer come. */
+  fail(error: Error): void {
+    this.#broken ??= error;
+    for (const listener of [...this.#listeners]) listener(undefined);
+  }
+
+  #tool(called: ToolReference | string): ToolReference {
+    if (typeof called !== 'string') return called;
+    const tool = this.#options.tools.findLast(({ name }) => name === called);
+    if (tool === undefined) throw new UnregisteredTool(`no tool "${called}" was given to attach; given: ${this.#options.tools.map(({ name }) => name).join(', ') || 'none'}`);
+    return tool;
+  }
+
+  /** Whether what is recorded at a step answers the call. */
+  #stands(known: RequestedCall | undefined, tool: ToolReference, args: unknown, onConflict: 'refuse' | 'adopt'): boolean {
+    if (known === undefined || known.tool.name !== tool.name) return false;
+    return onConflict === 'adopt' || (known.tool.version === tool.version && equalsJson(args, known.args));
+  }
+
+  #intent(step: Step, tool: ToolReference, args: unknown, onConflict: 'refuse' | 'adopt'): () => Promise<void> {
+    const what = `the arguments of ${tool.name}@${tool.version}`;
+    const { value, bytes } = toJson(args, what);
+    if (bytes > INLINE_BYTES_MAX) throw new ValueTooLarge(what, bytes, INLINE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
+    const checked = tool.input.safeParse(value);
+    if (!checked.success) throw new InvalidArguments(`${what}: ${describeIssues(checked.error)}`);
+    const target = tool.targetOf(checked.data);
+    const intent = CallTool({ step, tool: { name: tool.name, version: tool.version }, args: value, fire: 'granted', onConflict, ...(target === undefined ? {} : { target }) });
+    return () => this.#options.publish(intent);
+  }
+
+  async #end(ending: Ending): Promise<void> {
+    const done = (): boolean => this.#ending !== null && digestOf(this.#ending as Json) === digestOf(ending as Json);
+    if (!done()) await this.#ask(() => this.#options.publish(FinishRun({ ending })), 'FinishRun', done);
+  }
+
+  /** Sends an intent and waits until it is taken. @throws IntentRefusedError when it is refused */
+  async #ask(send: () => Promise<void>, name: string, taken: () => boolean): Promise<void> {
+    const before = this.#refusals.get(name);
+    let refusal: Refusal | undefined;
+    let timer: NodeJS.Timeout | undefined;
+    const answer = this.#until(
+      () => taken() || refusal !== undefined,
+      (refused) => {
+        if (refused !== undefined && nameOf(refused) === name) refusal = refused;
+      },
+    );
+    answer.catch(() => undefined);
+    try {
+      await send();
+      if (before !== undefined) {
+        timer = setTimeout(() => {
+          refusal ??= before;
+          for (const listener of [...this.#listeners]) listener(undefined);
+        }, REFUSED_AGAIN_MS);
+      }
+      await answer;
+    } finally {
+      clearTimeout(timer);
+    }
+    if (refusal !== undefined && !taken()) throw new IntentRefusedError(refusal.intent, refusal.step, refusal.reason, refusal.message);
+  }
+
+  /** Resolves when events have made it so. */
+  #until(done: () => boolean, note: (refused: Refusal | undefined) => void = () => undefined): Promise<void> {
+    return new Promise<void>((resolve, reject) => {
+      const listener = (refused: Refusal | undefined): void => {
+        note(refused);
+        if (!done() && this.#broken === null) return;
+        this.#listeners.delete(listener);
+        if (done()) resolve();
+        else reject(this.#broken);
+      };
+      this.#listeners.add(listener);
+      listener(undefined);
+    });
+  }
+
+  async #result(step: Step, tool: ToolReference): Promise<Json> {
+    const outcome = this.#outcomes.get(step);
+    switch (outcome?.status) {
+      case 'succeeded':
+        return valueOf(outcome.result, step, { tenant: this.#options.tenant, run: this.id }, this.#options.artifacts);
+      case 'rejected':
+        throw new EffectRejected(tool.name, step, outcome.reason);
+      case 'failed':
+        throw new EffectFailed(tool.name, step, outcome.failure);
+      case 'unknown':
+      case undefined:
+        throw new RunEnded(`step ${step} of run ${this.id} has no end`); // Not reached: a call waits for its end.
+    }
+  }
+}
+
+const isEnd = (outcome: Outcome | undefined): boolean => outcome !== undefined && outcome.status !== 'unknown';
+
+const nameOf = ({ intent, step }: Refusal): string => (step === undefined ? intent : `${intent} ${step}`);
+
+function parsedStep(step: string): Step {
+  const parsed = Step.safeParse(step);
+  if (!parsed.success) throw new InvalidArguments(`step ${JSON.stringify(step)}: ${describeIssues(parsed.error)}`);
+  return parsed.data;
+}

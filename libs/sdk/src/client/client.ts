@@ -1,0 +1,334 @@
+import { randomUUID } from 'node:crypto';
+import {
+  DEFAULT_TENANT,
+  describeIssues,
+  digestOf,
+  encodeHeaders,
+  Pool,
+  RunId,
+  StartRun,
+  Tenant,
+  topics,
+  VALUE_BYTES_MAX,
+  type Budgets,
+  type Json,
+  type Message,
+  type Named,
+} from '@holdfast/protocol';
+import type { z } from 'zod';
+import type { AgentDefinition } from '../define/agent.js';
+import { INLINE_BYTES_MAX, toJson } from '../define/json.js';
+import type { ToolReference } from '../define/tool.js';
+import { InvalidArguments, OutcomeTimeout, ValueTooLarge } from '../errors.js';
+import { AttachedRun } from './attached-run.js';
+import { kafkaLog, type ClientLog, type RunEventRecord } from './log.js';
+import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome, type Started } from './outcome.js';
+import { CLOCK_SKEW_MS, LiveRuns, streamOf, type RunStream } from './stream.js';
+
+export interface StartOptions {
+  /** Names the run: the same id with the same input is the same run. Default: a random one. */
+  readonly runId?: string | undefined;
+  /** The workers that shall run it. Default `default`. */
+  readonly pool?: string | undefined;
+  readonly goal?: string | undefined;
+  readonly success?: readonly string[] | undefined;
+  /** On whose behalf. */
+  readonly principal?: string | undefined;
+  /** Epoch milliseconds. */
+  readonly deadline?: number | undefined;
+  readonly budgets?: Budgets | undefined;
+}
+
+export interface WaitOptions {
+  /** Milliseconds; without it the wait is as long as the run. */
+  readonly timeoutMs?: number | undefined;
+}
+
+export interface AttachOptions extends Omit<StartOptions, 'runId'> {
+  readonly input?: Json | undefined;
+  /** Tools that can be called by name. */
+  readonly tools?: readonly ToolReference[] | undefined;
+  /** The run is no older than this (epoch milliseconds): spares reading its lane from the beginning. */
+  readonly since?: number | undefined;
+}
+
+export interface RunHandle<Output = Json> {
+  readonly id: RunId;
+  /**
+   * How the run ended, when it has.
+   * @throws OutcomeTimeout it goes on
+   * @throws IntentRefusedError its start was refused
+   * @throws ResultUnreadable it ended, and its output can't be read
+   */
+  outcome(options?: WaitOptions): Promise<RunOutcome<Output>>;
+  /** Every event from the first on, past ones and coming ones; over when the run is. */
+  events(): AsyncGenerator<RunEventRecord, void, undefined>;
+}
+
+export interface ConnectOptions {
+  /** Kafka's addresses, `host:port`. */
+  readonly brokers: readonly string[];
+  readonly tenant?: string | undefined;
+  /** Where outputs are read that are too large for a message. */
+  readonly artifacts?: ClientArtifacts | undefined;
+}
+
+const PUBLISHES_MAX = 6;
+const PUBLISH_FIRST_MS = 100;
+/** A run that is new shows its first event sooner; else it is older, and is looked for from the beginning. */
+const OLDER_AFTER_MS = 3000;
+
+/** Starts runs and follows them, straight through the topics. */
+export class HoldfastClient {
+  readonly #live: LiveRuns;
+  readonly #source = `holdfast/client/${randomUUID()}`;
+  readonly #streams = new Set<RunStream>();
+  #sent = 0;
+
+  private constructor(
+    private readonly log: ClientLog,
+    private readonly tenant: Tenant,
+    private readonly artifacts: ClientArtifacts | undefined,
+  ) {
+    this.#live = new LiveRuns(log, tenant);
+  }
+
+  /** Rejects when the brokers can't be reached, or Holdfast's topics aren't there. */
+  static async connect(options: ConnectOptions): Promise<HoldfastClient> {
+    return HoldfastClient.over(await kafkaLog(options.brokers, 'holdfast-client'), options);
+  }
+
+  /** A client on another log than Kafka: for tests. */
+  static over(log: ClientLog, { tenant, artifacts }: Omit<ConnectOptions, 'brokers'> = {}): HoldfastClient {
+    return new HoldfastClient(log, tenant === undefined ? DEFAULT_TENANT : parsed(Tenant, tenant, 'tenant'), artifacts);
+  }
+
+  /**
+   * Asks for a run. Resolves when Kafka has the intent for good; whether it is accepted shows in
+   * its events and its outcome.
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   */
+  start<Input extends z.ZodType, Output extends z.ZodType>(agent: AgentDefinition<Input, Output>, input: z.input<Input>, options?: StartOptions): Promise<RunHandle<z.output<Output>>>;
+  start(agent: Named, input: Json, options?: StartOptions): Promise<RunHandle>;
+  async start(agent: Named | AgentDefinition, input: unknown, options: StartOptions = {}): Promise<RunHandle<never>> {
+    const id = parsed(RunId, options.runId ?? randomUUID(), 'run id');
+    const named = { name: agent.name, version: agent.version };
+    const what = `the input of ${named.name}@${named.version}`;
+    const sized = toJson(input, what);
+    if (sized.bytes > INLINE_BYTES_MAX) throw new ValueTooLarge(what, sized.bytes, INLINE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
+    if ('input' in agent) {
+      const checked = agent.input.safeParse(sized.value);
+      if (!checked.success) throw new InvalidArguments(`${what}: ${describeIssues(checked.error)}`);
+    }
+    const watcher = new EndWatcher(id, Date.now(), { agent: named, digest: digestOf(sized.value) });
+    this.#live.add(watcher);
+    await this.#start(id, named, sized.value, options);
+    // What the run returns was checked by its own schema before it was recorded.
+    return this.#handle(id, watcher) as RunHandle<never>;
+  }
+
+  /** A run that somebody started. */
+  run(runId: string): RunHandle {
+    const id = parsed(RunId, runId, 'run id');
+    return { id, outcome: (options) => this.outcome(id, options), events: () => this.events(id) };
+  }
+
+  /** How a run ended, whoever started it. Reads its lane from the beginning. @throws like `RunHandle.outcome` */
+  async outcome(runId: string, { timeoutMs }: WaitOptions = {}): Promise<RunOutcome> {
+    const id = parsed(RunId, runId, 'run id');
+    const watcher = new EndWatcher(id, 0, undefined);
+    const end = await this.#ended(watcher, timeoutMs, (fail) => this.#lookBack(watcher, fail));
+    return outcomeOf(end, id, this.tenant, this.artifacts);
+  }
+
+  /** Every event of a run, whoever started it. Reads its lane from the beginning. */
+  events(runId: string): AsyncGenerator<RunEventRecord, void, undefined> {
+    return this.#events(parsed(RunId, runId, 'run id'));
+  }
+
+  /**
+   * For a harness that owns its loop: its tool calls are recorded and made safe, the rest stays its
+   * own. The same id and input again is the same run, with all that is recorded of it.
+   * @throws IntentRefusedError a run with this id has another input or an agent
+   */
+  async attach(runId: string, { input = null, tools = [], since, ...options }: AttachOptions = {}): Promise<AttachedRun> {
+    const id = parsed(RunId, runId, 'run id');
+    const { value } = toJson(input, 'the input');
+    const run = new AttachedRun({ id, tenant: this.tenant, tools, artifacts: this.artifacts, digest: digestOf(value), publish: (message) => this.#publish(id, message) });
+    const stream = await this.#stream(id, since === undefined ? 'beginning' : { time: since - CLOCK_SKEW_MS }, (record) => run.tell(record), (error) => run.fail(error));
+    run.onClosed(() => this.#close(stream));
+    try {
+      await stream.caughtUp;
+      await run.begin(() => this.#start(id, null, value, options));
+      return run;
+    } catch (error) {
+      await run.close();
+      throw error;
+    }
+  }
+
+  /** Stops following. What was asked for is not taken back. */
+  async close(): Promise<void> {
+    await this.#live.close();
+    await Promise.all([...this.#streams].map((stream) => this.#close(stream)));
+    await this.log.close();
+  }
+
+  #handle(id: RunId, watcher: EndWatcher): RunHandle {
+    return {
+      id,
+      outcome: async ({ timeoutMs } = {}) => {
+        const end = await this.#ended(watcher, timeoutMs, (fail) => this.#lookAhead(watcher, fail));
+        return outcomeOf(end, id, this.tenant, this.artifacts);
+      },
+      events: () => this.#events(id),
+    };
+  }
+
+  /** Waits for the end that `look` goes looking for; its answer stops the looking. */
+  #ended(watcher: EndWatcher, timeoutMs: number | undefined, look: (fail: (error: unknown) => void) => () => void): Promise<End> {
+    return new Promise<End>((resolve, reject) => {
+      const over = (): void => {
+        clearTimeout(timer);
+        forget();
+        stop();
+      };
+      const fail = (error: unknown): void => {
+        over();
+        reject(error);
+      };
+      const timer = timeoutMs === undefined ? undefined : setTimeout(() => fail(new OutcomeTimeout(`run ${watcher.run} has no outcome after ${timeoutMs} ms; it goes on`)), timeoutMs);
+      let stop: () => void = () => undefined;
+      let forget: () => void = () => undefined;
+      let ended = false;
+      forget = watcher.whenEnded((end) => {
+        ended = true;
+        clearTimeout(timer);
+        stop();
+        resolve(end);
+      });
+      if (!ended) stop = look(fail);
+    });
+  }
+
+  /** Follows a run that was just started; one that turns out to be older is looked for from the beginning. */
+  #lookAhead(watcher: EndWatcher, fail: (error: unknown) => void): () => void {
+    let stopped = false;
+    let stopBack: () => void = () => undefined;
+    let timer: NodeJS.Timeout | undefined;
+    const older = (): void => {
+      if (!stopped && !watcher.begun) stopBack = this.#lookBack(watcher, fail);
+    };
+    this.#live
+      .pin(watcher)
+      .then((reader) => reader.caughtUp)
+      .then(() => {
+        if (!stopped && !watcher.begun) timer = setTimeout(older, OLDER_AFTER_MS);
+      })
+      .catch((error: unknown) => stopped || fail(error));
+    return () => {
+      stopped = true;
+      clearTimeout(timer);
+      stopBack();
+      if (!watcher.waited) this.#live.unpin(watcher);
+    };
+  }
+
+  #lookBack(watcher: EndWatcher, fail: (error: unknown) => void): () => void {
+    let stopped = false;
+    const stream = this.#stream(watcher.run, 'beginning', (record) => watcher.tell(record), fail);
+    stream.then(
+      (opened) => (stopped ? this.#close(opened) : undefined),
+      (error: unknown) => stopped || fail(error),
+    );
+    return () => {
+      stopped = true;
+      void stream.then((opened) => this.#close(opened)).catch(() => undefined);
+    };
+  }
+
+  async *#events(id: RunId): AsyncGenerator<RunEventRecord, void, undefined> {
+    const queue: RunEventRecord[] = [];
+    let wake: () => void = () => undefined;
+    let broken: Error | undefined;
+    const stream = await this.#stream(
+      id,
+      'beginning',
+      (record) => {
+        queue.push(record);
+        wake();
+      },
+      (error) => {
+        broken = error;
+        wake();
+      },
+    );
+    try {
+      for (;;) {
+        const next = queue.shift();
+        if (next !== undefined) {
+          yield next;
+          if (next.event.type === 'RunFinished') return;
+        } else if (broken !== undefined) {
+          throw broken;
+        } else {
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+      }
+    } finally {
+      await this.#close(stream);
+    }
+  }
+
+  async #stream(run: RunId, from: Parameters<typeof streamOf>[0]['from'], onEvent: (record: RunEventRecord) => void, onError: (error: Error) => void): Promise<RunStream> {
+    const stream = await streamOf({ log: this.log, run, tenant: this.tenant, from, onEvent, onError });
+    this.#streams.add(stream);
+    return stream;
+  }
+
+  async #close(stream: RunStream): Promise<void> {
+    if (this.#streams.delete(stream)) await stream.close();
+  }
+
+  #start(id: RunId, agent: Named | null, input: Json, options: StartOptions): Promise<void> {
+    const { pool, goal, success, principal, deadline, budgets } = options;
+    const data = {
+      agent,
+      input,
+      ...(pool === undefined ? {} : { pool: parsed(Pool, pool, 'pool') }),
+      ...(goal === undefined ? {} : { goal }),
+      ...(success === undefined ? {} : { success: [...success] }),
+      ...(principal === undefined ? {} : { principal }),
+      ...(deadline === undefined ? {} : { deadline }),
+      ...(budgets === undefined ? {} : { budgets }),
+    };
+    return this.#publish(id, StartRun(parsed(StartRun.schema, data, `the start of run ${id}`)));
+  }
+
+  /** Written again while the broker's word is missing: every intent has a natural key, so twice is once. */
+  async #publish(run: RunId, message: Message): Promise<void> {
+    const value = JSON.stringify(message.data);
+    const bytes = Buffer.byteLength(value);
+    if (bytes > VALUE_BYTES_MAX) throw new ValueTooLarge(message.type, bytes, VALUE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
+    this.#sent += 1;
+    const headers = encodeHeaders({ id: `${this.#source}/${this.#sent}`, type: message.type, source: this.#source, subject: run, time: Date.now(), tenant: this.tenant });
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.log.publish([{ topic: topics.agentIntents, key: run, headers, value }]);
+      } catch (error) {
+        if (tries >= PUBLISHES_MAX) throw error;
+        await new Promise((resolve) => {
+          setTimeout(resolve, PUBLISH_FIRST_MS * 2 ** (tries - 1));
+        });
+      }
+    }
+  }
+}
+
+function parsed<Schema extends z.ZodType>(schema: Schema, value: unknown, what: string): z.output<Schema> {
+  const result = schema.safeParse(value);
+  if (!result.success) throw new InvalidArguments(`${what}: ${describeIssues(result.error)}`);
+  return result.data;
+}

@@ -1,0 +1,102 @@
+import { digestOf, type ArtifactRef, type Digest, type Ending, type Failure, type Json, type Named, type RunId, type Stored, type Tenant } from '@holdfast/protocol';
+import { IntentRefusedError, messageOf, ResultUnreadable } from '../errors.js';
+import type { RunEventRecord } from './log.js';
+import type { Watcher } from './stream.js';
+
+/** How a run ended. A quarantined one stands still until a person decides. */
+export type RunOutcome<Output = Json> =
+  | { readonly status: 'completed'; readonly output: Output; readonly verified?: boolean | undefined }
+  | { readonly status: 'completed_partially'; readonly output: Output; readonly because: string }
+  | { readonly status: 'failed'; readonly failure: Failure }
+  | { readonly status: 'quarantined'; readonly because: string };
+
+/** Where a client reads large outputs. */
+export interface ClientArtifacts {
+  get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
+}
+
+export type End = { readonly kind: 'finished'; readonly ending: Ending } | { readonly kind: 'quarantined'; readonly because: string } | { readonly kind: 'refused'; readonly error: IntentRefusedError };
+
+/** What was asked for by whoever watches; absent for somebody else's run. */
+export interface Started {
+  readonly agent: Named;
+  readonly digest: Digest;
+}
+
+/** Waits for the end of one run. */
+export class EndWatcher implements Watcher {
+  last = 0;
+  /** True once the run's first event was told: then nothing before it is missing. */
+  begun = false;
+  #end: End | null = null;
+  #mine = false;
+  readonly #waiting = new Set<(end: End) => void>();
+
+  constructor(
+    readonly run: RunId,
+    readonly since: number,
+    private readonly started: Started | undefined,
+  ) {}
+
+  tell({ event }: RunEventRecord): void {
+    switch (event.type) {
+      case 'RunAccepted':
+        this.begun = true;
+        this.#mine = this.started === undefined || (event.data.agent?.name === this.started.agent.name && event.data.agent.version === this.started.agent.version && digestOf(event.data.input) === this.started.digest);
+        return;
+      case 'RunFinished':
+        return this.#settle({ kind: 'finished', ending: event.data.ending });
+      case 'RunQuarantined':
+        return this.#settle({ kind: 'quarantined', because: event.data.message });
+      case 'IntentRejected':
+        // Somebody else's start may be refused under the same id; ours was, unless the accepted one is ours.
+        if (event.data.intent !== 'StartRun' || this.started === undefined || this.#mine) return;
+        this.begun = true;
+        return this.#settle({ kind: 'refused', error: new IntentRefusedError('StartRun', undefined, event.data.reason, event.data.message) });
+      default:
+        return;
+    }
+  }
+
+  /** Calls back once, when the end is known; returns a canceller. */
+  whenEnded(callback: (end: End) => void): () => void {
+    if (this.#end !== null) {
+      callback(this.#end);
+      return () => undefined;
+    }
+    this.#waiting.add(callback);
+    return () => this.#waiting.delete(callback);
+  }
+
+  get waited(): boolean {
+    return this.#waiting.size > 0;
+  }
+
+  #settle(end: End): void {
+    if (this.#end?.kind === 'finished') return;
+    this.#end = end;
+    for (const callback of this.#waiting) callback(end);
+    this.#waiting.clear();
+  }
+}
+
+/** The outcome with its output as a value. @throws IntentRefusedError, ResultUnreadable */
+export async function outcomeOf(end: End, run: RunId, tenant: Tenant, artifacts: ClientArtifacts | undefined): Promise<RunOutcome> {
+  if (end.kind === 'refused') throw end.error;
+  if (end.kind === 'quarantined') return { status: 'quarantined', because: end.because };
+  const { ending } = end;
+  if (ending.status === 'failed') return ending;
+  return { ...ending, output: await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
+}
+
+/** The value of something stored. @throws ResultUnreadable */
+export async function valueOf(stored: Stored, what: string, scope: { readonly tenant: string; readonly run: string }, artifacts: ClientArtifacts | undefined): Promise<Json> {
+  if ('value' in stored) return stored.value;
+  if ('unreadable' in stored) throw new ResultUnreadable(what, stored.unreadable);
+  if (artifacts === undefined) throw new ResultUnreadable(what, `it is the artifact ${stored.artifact.sha256}; give HoldfastClient.connect the store as "artifacts"`);
+  try {
+    return JSON.parse(new TextDecoder().decode(await artifacts.get(stored.artifact, scope))) as Json;
+  } catch (error) {
+    throw new ResultUnreadable(what, `the artifact ${stored.artifact.sha256} could not be read: ${messageOf(error)}`);
+  }
+}

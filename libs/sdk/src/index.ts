@@ -1,0 +1,6 @@
+export { defineAgent, type AgentDefinition, type AgentResult, type AgentSpec } from './define/agent.js';
+export * from './define/tool.js';
+export * from './errors.js';
+export * from './client/index.js';
+export * from './host/index.js';
+export * from './run/index.js';
