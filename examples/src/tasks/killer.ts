@@ -13,15 +13,15 @@ export interface Kill {
   readonly at: number;
 }
 
-/** How long a kill waits for an effect in flight before it is done without. */
-const IN_FLIGHT_WAIT_MS = 8000;
+/** How long a kill waits for an effect in flight before it asks for more work, and in the end is done without. */
+const IN_FLIGHT_WAIT_MS = 3000;
 const KINDS: readonly Victim['kind'][] = ['worker', 'orchestrator', 'ledger'];
 
 /**
  * Kills N times, the kinds of process in turn: `kill -9` while an irreversible effect is dispatched
  * and unfinished (of a worker: one of its own), then starts the process again.
  */
-export async function killInTurn(options: { watch: Watch; victims: readonly Victim[]; times: number; chance: () => number; over: () => boolean; reword: boolean; onKill: (kill: Kill) => void }): Promise<Kill[]> {
+export async function killInTurn(options: { watch: Watch; victims: readonly Victim[]; times: number; chance: () => number; over: () => boolean; reword: boolean; /** Starts more runs; false when all are started. */ more: () => boolean; onKill: (kill: Kill) => void }): Promise<Kill[]> {
   const kills: Kill[] = [];
   for (let i = 0; i < options.times && !options.over(); i += 1) {
     const kind = KINDS[i % KINDS.length] ?? 'worker';
@@ -29,6 +29,7 @@ export async function killInTurn(options: { watch: Watch; victims: readonly Vict
     const victim = await pick(options, candidates);
     if (victim === undefined || options.over()) break;
     await victim.process.kill('SIGKILL');
+    options.more();
     const kill = { kind, name: victim.process.name, at: Date.now() };
     kills.push(kill);
     options.onKill(kill);
@@ -37,16 +38,19 @@ export async function killInTurn(options: { watch: Watch; victims: readonly Vict
   return kills;
 }
 
-async function pick({ watch, chance, over }: { watch: Watch; chance: () => number; over: () => boolean }, candidates: readonly Victim[]): Promise<Victim | undefined> {
+async function pick({ watch, chance, over, more }: { watch: Watch; chance: () => number; over: () => boolean; more: () => boolean }, candidates: readonly Victim[]): Promise<Victim | undefined> {
   const any = candidates[Math.floor(chance() * candidates.length)];
-  const until = Date.now() + IN_FLIGHT_WAIT_MS;
-  while (Date.now() < until && !over()) {
+  let until = Date.now() + IN_FLIGHT_WAIT_MS;
+  while (!over()) {
     const lanes = watch.openAttempts().map(({ lane }) => lane);
     if (any !== undefined && any.kind !== 'worker' && lanes.length > 0) return any;
     const busy = candidates.filter(({ kind, process }) => kind === 'worker' && lanes.some((lane) => watch.holders.get(lane)?.startsWith(`${process.name}.`)));
     const one = busy[Math.floor(chance() * busy.length)];
     if (one !== undefined) return one;
     await watch.change(50);
+    if (Date.now() < until) continue;
+    if (!more()) return any;
+    until = Date.now() + IN_FLIGHT_WAIT_MS;
   }
   return any;
 }

@@ -102,22 +102,33 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
   let over = false;
   const progress = setInterval(() => say(progressLine(watch, taskList.length)), 1000);
   try {
-    for (const { task, actions } of taskList) await client.start(TASK_AGENT, { actions: actions.map(({ tool, args }) => ({ tool, args })) }, { runId: task });
+    const waiting = [...taskList];
+    // With kills to come the runs are started a few at a time, so that each kill finds work in flight.
+    const portion = Math.ceil(taskList.length / (playing.kill + 1));
+    const more = (): boolean => {
+      const next = waiting.splice(0, portion);
+      for (const { task, actions } of next) void client.start(TASK_AGENT, { actions: actions.map(({ tool, args }) => ({ tool, args })) }, { runId: task });
+      return next.length > 0;
+    };
+    more();
     const killing = killInTurn({
       watch,
       times: playing.kill,
       chance: seeded(playing.seed),
       over: () => over,
       reword: playing.reword,
+      more,
       victims: [
         ...stack.services.map((process) => ({ process, kind: process.name.startsWith('ledger') ? ('ledger' as const) : ('orchestrator' as const) })),
         ...workers.map((process) => ({ process, kind: 'worker' as const })),
       ],
       onKill: ({ name }) => say(`kill -9 ${name}`),
     });
-    await settled(watch, taskList);
+    // A run that ended early is no reason to stop killing: the rest is started as the kills go on.
+    const kills = await Promise.race([killing, settled(watch, taskList).then(() => null)]);
     over = true;
-    const kills = await killing;
+    while (more());
+    const killed = kills ?? (await killing);
     await settled(watch, taskList);
     const seconds = (Date.now() - begun) / 1000;
     const rows = taskList.map((task) => rowOf(watch, task));
@@ -128,12 +139,12 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
       blocked: rows.filter(({ status }) => status === 'blocked').length,
       ...count,
       unknown: rows.reduce((sum, { unknown }) => sum + unknown.length, 0),
-      kills: kills.length,
-      killsInFlight: killsInFlight(kills, watch),
+      kills: killed.length,
+      killsInFlight: killsInFlight(killed, watch),
       seconds: Math.round(seconds * 10) / 10,
       world: playing.worldUrl,
     };
-    return { result, rows, kills };
+    return { result, rows, kills: killed };
   } finally {
     clearInterval(progress);
     await client.close();
