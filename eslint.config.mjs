@@ -62,7 +62,7 @@ export default tseslint.config(
   },
   {
     files: ['services/*/src/**/*.ts', 'libs/sdk/src/**/*.ts', 'libs/testing/src/**/*.ts'],
-    ignores: ['services/*/src/domain/**', 'libs/sdk/src/host/pg-tool*.ts'],
+    ignores: ['services/*/src/domain/**', 'libs/sdk/src/host/pg-*.ts'],
     rules: { 'no-restricted-imports': ['error', { paths: [{ name: 'kafkajs', message: belongs.kafka }, { name: 'pg', message: belongs.kafka }] }] },
   },
   {

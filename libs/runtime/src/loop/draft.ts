@@ -28,6 +28,8 @@ export interface DraftContext<State, Event extends Message> {
 }
 
 const LOOK_AGAIN_MS = 100;
+/** A traceparent as anyone may send it: what is not printable is not passed on. */
+const TRACE = /^[\x20-\x7e]{1,100}$/;
 
 interface Mark {
   readonly rows: number;
@@ -152,7 +154,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     const type = record.headers['ce_type'];
     this.send(
       topics.deadLetters,
-      record.key ?? `~${record.topic}`,
+      // The exact key is in the letter; a NUL can't be stored as a stream's name.
+      record.key?.replaceAll('\0', '\ufffd') ?? `~${record.topic}`,
       'default',
       DeadLetter({
         topic: record.topic,
@@ -231,7 +234,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
       time: this.now,
       tenant,
       hash,
-      trace: trace === undefined ? null : String(trace).slice(0, 100),
+      trace: trace === undefined || !TRACE.test(String(trace)) ? null : String(trace),
       data,
     });
     this.#last[topic] = seq;

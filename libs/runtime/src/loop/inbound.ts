@@ -69,7 +69,7 @@ export class Inspector<State, Event extends Message> {
       marks.seen[source] = envelope.seq;
       return { kind: 'skip', because: 'not_routed' };
     }
-    const read = readData(record, route);
+    const read = readOwn(record, route);
     if (!read.ok) return { kind: 'halt', reason: `${envelope.type} on ${topic}/${lane} at offset ${offset} can't be read by this version: ${read.message}` };
     marks.seen[source] = envelope.seq;
     return { kind: 'message', inbound: { envelope, record, data: read.data }, route };
@@ -77,6 +77,7 @@ export class Inspector<State, Event extends Message> {
 
   #fromOutsider(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks): Inspected<State, Event> {
     if (envelope === undefined) return this.#park(record, envelope, 'no_type', 'the record has no ce_type header', undefined, marks);
+    if (!isStorable(envelope.subject)) return this.#park(record, envelope, 'invalid_id', 'the run id holds a NUL', undefined, marks);
     const bytes = record.value === null ? 0 : Buffer.byteLength(record.value);
     if (bytes > VALUE_BYTES_MAX) {
       return this.#park(record, envelope, 'too_large', `${envelope.type} has ${bytes} bytes, the limit is ${VALUE_BYTES_MAX}; store the large value as an artifact and send its reference`, undefined, marks);
@@ -97,13 +98,28 @@ export class Inspector<State, Event extends Message> {
 
   #park(record: LogRecord, envelope: Envelope | undefined, reason: string, message: string, data: Unreadable['data'], marks: Marks): Inspected<State, Event> {
     if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'parked_before' };
-    return { kind: 'unreadable', problem: { record, envelope, reason, message, data } };
+    // No stream has a name that can't be stored: nobody can be told.
+    const about = envelope !== undefined && isStorable(envelope.subject) ? envelope : undefined;
+    return { kind: 'unreadable', problem: { record, envelope: about, reason, message, data } };
   }
 }
+
+/** PostgreSQL's text holds every character but NUL. */
+const isStorable = (text: string): boolean => !text.includes('\0');
 
 const quote = (text: string | null): string => (text === null ? 'null' : JSON.stringify(text.slice(0, 80)));
 
 type Read = { readonly ok: true; readonly data: unknown } | { readonly ok: false; readonly because: string; readonly message: string; readonly data: Unreadable['data'] };
+
+/** A service's data was checked as I-JSON where it came in; here only its shape is. */
+function readOwn<State, Event extends Message>(record: LogRecord, route: Route<State, Event>): Read {
+  try {
+    const checked = route.message.schema.safeParse(JSON.parse(record.value ?? ''));
+    return checked.success ? { ok: true, data: checked.data } : { ok: false, because: 'invalid', message: describeIssues(checked.error), data: undefined };
+  } catch (error) {
+    return { ok: false, because: 'not_json', message: error instanceof Error ? error.message : String(error), data: undefined };
+  }
+}
 
 function readData<State, Event extends Message>(record: LogRecord, route: Route<State, Event>): Read {
   if (record.value === null) return { ok: false, because: 'invalid', message: `${route.type} without a value`, data: undefined };
