@@ -30,6 +30,6 @@ const brokers = (process.env['HOLDFAST_BROKERS'] ?? '127.0.0.1:19092').split(','
 const worker = await serve({ agents: [agent], tools: [refund], brokers });
 const client = await HoldfastClient.connect({ brokers });
 const run = await client.start(agent, { order: 'A-17', text: 'it came broken' }, { runId: 'ticket-1001' });
-console.log(await run.outcome()); // { status: 'completed', output: { value: { receipt: '…' } } }
+console.log(await run.outcome()); // { status: 'completed', output: { receipt: '…' } }
 await client.close();
 await worker.stop();

@@ -9,13 +9,13 @@ import { z } from 'zod';
  *   lane           one partition number across topics, worked by one instance, in order
  */
 
-/** An identifier that people choose: 1 to 200 characters, well-formed Unicode, no control or format characters. */
+/** An identifier that people choose: 1 to 200 characters, well-formed Unicode, no control characters. U+FFFD stands where one was damaged on its way. */
 const identifier = (what: string) =>
   z
     .string()
     .min(1, `${what} is empty`)
     .max(200, `${what} is longer than 200 characters`)
-    .refine((value) => value.isWellFormed() && !/[\p{Cc}\p{Cs}\u2028\u2029]/u.test(value), {
+    .refine((value) => value.isWellFormed() && !/[\p{Cc}\p{Cs}\u2028\u2029\ufffd]/u.test(value), {
       message: `${what} holds a control character or half a surrogate pair`,
     });
 

@@ -138,6 +138,8 @@ export const IntentRejected = message(
     /** What makes this refusal one and the same when its intent is read again. */
     token: z.string(),
     settles: z.array(Settled).optional(),
+    /** The order in which the code was told holds, whatever became of the wish. */
+    observed: z.array(Step).optional(),
     /** A local call that was refused after it may have fired still binds its key. */
     bound: RequestedCall.optional(),
   }),

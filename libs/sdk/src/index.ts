@@ -1,4 +1,5 @@
 export { defineAgent, type AgentDefinition, type AgentResult, type AgentSpec } from './define/agent.js';
+export type { JsonCompatible } from './define/json.js';
 export * from './define/tool.js';
 export * from './errors.js';
 export * from './client/index.js';

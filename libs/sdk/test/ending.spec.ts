@@ -190,7 +190,7 @@ describe('a refused intent', () => {
   it('lets the code go on, tells the order again, and a replay takes the same way', async () => {
     let refusing = true;
     const code = agent(async (run) => {
-      const first = await run.step('first', () => 1);
+      const first = (await run.call(email, { n: 1 })).n;
       const second = await run.call(email, { n: 1 }).catch((error: unknown) => (error instanceof IntentRefusedError ? error.reason : 'other'));
       const third = await run.call(email, { n: 2 });
       return [first, second, third.n];

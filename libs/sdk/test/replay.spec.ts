@@ -103,15 +103,20 @@ describe('a race between completions that lie next to each other', () => {
     const code = agent(async (run) => {
       const follow = async (name: string, called: Promise<unknown>): Promise<void> => {
         await called;
+        seen.push(`${name} begins`);
         for (let i = 0; i < 20; i += 1) await Promise.resolve();
-        seen.push(name);
+        seen.push(`${name} ends`);
       };
       await run.all([(one) => follow('a', one.call(quick, { n: 1 })), (two) => follow('b', two.call(quick, { n: 2 })), (three) => follow('c', three.step('s', () => 1))]);
       return null;
     });
     const stand = new StandIn({ tools });
     await stand.execute(code);
-    const order = stand.observed.map((step) => ({ '1.1.1': 'a', '1.2.1': 'b', '1.3.1': 'c' })[step as string]);
+    const order = stand.observed.flatMap((step) => [`${{ '1.1.1': 'a', '1.2.1': 'b', '1.3.1': 'c' }[step as string]} begins`, `${{ '1.1.1': 'a', '1.2.1': 'b', '1.3.1': 'c' }[step as string]} ends`]);
+    expect(seen.splice(0)).toEqual(order);
+    // All are there at once.
+    stand.crash();
+    await stand.execute(code);
     expect(seen).toEqual(order);
   });
 });
@@ -202,18 +207,19 @@ describe('code that asks for another step than its history holds', () => {
   });
 
   it('fires nothing that the code asked for before the divergence was found', async () => {
-    const two = agent(async (run) => run.all([async (a) => { await a.call(quick, { n: 1 }); await a.call(quick, { n: 2 }); }, (b) => b.call(left, { n: 1 })]));
+    const two = agent(async (run) => run.all([async (a) => { await a.call(quick, { n: 1 }); await a.call(quick, { n: 2 }); await a.call(quick, { n: 3 }); }, (b) => b.call(left, { n: 1 })]));
     const stand = new StandIn({ tools });
     await stand.execute(two);
     stand.crash();
+    expect(stand.observed.indexOf('1.2.1' as Step)).toBeLessThan(stand.observed.indexOf('1.1.2' as Step));
     stand.ending = null;
     const fired = stand.fired.length;
     // Branch b asks for something new at once; branch a turns out to be wrong two hand-overs later.
     const changed = agent(async (run) =>
-      run.all([async (a) => { await a.call(quick, { n: 1 }); await a.call(left, { n: 2 }); }, async (b) => { await b.call(left, { n: 1 }); await b.call(refund, { amount: 5 }); }]),
+      run.all([async (a) => { await a.call(quick, { n: 1 }); await a.call(quick, { n: 2 }); await a.call(left, { n: 3 }); }, async (b) => { await b.call(left, { n: 1 }); await b.call(refund, { amount: 5 }); }]),
     );
     await stand.execute(changed);
-    expect(stand.divergence).toMatchObject({ step: '1.1.2', asked: 'call left' });
+    expect(stand.divergence).toMatchObject({ step: '1.1.3', asked: 'call left' });
     expect([stand.fired.length, stand.steps.has('1.2.2' as Step)]).toEqual([fired, false]);
   });
 });
@@ -246,6 +252,24 @@ describe('a resumed run', () => {
     executor.seen({ step: '2' as Step, attempt: 1, outcome: outcomeOf(4) });
     await executor.finished;
     expect([stand.fired.length, names(stand.messages)]).toEqual([0, ['RecordStep 1', 'CallTool 2', 'FinishRun']]);
+  });
+
+  it('does not fire a local call again whose outcome is unknown', async () => {
+    const code = agent(async (run) => (await run.call(left, { n: 4 })).n);
+    const stand = new StandIn({ tools });
+    stand.fireLocal = () => new Promise(() => undefined);
+    stand.begin(code);
+    await stand.quiet();
+    stand.crash();
+    const [known] = stand.steps.values();
+    if (known?.kind === 'call') stand.steps.set(known.call.step, { ...known, outcome: { status: 'unknown', cause: 'may_have_applied', message: '' } });
+    let fired = 0;
+    stand.fireLocal = () => ((fired += 1), new Promise(() => undefined));
+    const executor = stand.begin(code);
+    await stand.quiet();
+    stand.settle('1' as Step, 1, outcomeOf(4));
+    await executor.finished;
+    expect([fired, stand.ending]).toEqual([0, { status: 'completed', output: { value: 4 } }]);
   });
 
   it('goes on with the next try of recorded work', async () => {

@@ -11,6 +11,8 @@ import type { Run } from '../src/run/index.js';
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 const holds = <T extends true>(..._: T[]): void => undefined;
+/** Compiles when a value has exactly the type named. */
+const typed = <Expected>() => <Actual>(_value: Actual, ..._same: Same<Actual, Expected> extends true ? [] : [never]): void => undefined;
 const never = (): void => undefined;
 const schemas = { input: z.object({ amount: z.number(), note: z.string().optional() }), output: z.object({ paid: z.number() }) };
 const refund = defineTool({ name: 'refund', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, execute: ({ amount }) => ({ paid: amount }) });
@@ -35,7 +37,7 @@ describe('schemas', () => {
       () => defineTool({ ...base, input: z.object({ when: z.date() }), output: ok }),
       // @ts-expect-error a Date in the output, deep inside
       () => defineTool({ ...base, input: ok, output: z.object({ list: z.array(z.object({ when: z.date() })) }) }),
-      // @ts-expect-error a Map
+      // @ts-expect-error a Map in the input
       () => defineTool({ ...base, input: z.map(z.string(), z.number()), output: ok }),
       // @ts-expect-error a Set in a union
       () => defineTool({ ...base, input: z.union([z.string(), z.set(z.string())]), output: ok }),
@@ -43,9 +45,9 @@ describe('schemas', () => {
       () => defineTool({ ...base, input: ok, output: z.void() }),
       // @ts-expect-error undefined inside an array
       () => defineTool({ ...base, input: z.array(z.string().optional()), output: ok }),
-      // @ts-expect-error a function
+      // @ts-expect-error a function in the input
       () => defineTool({ ...base, input: z.object({ f: z.custom<() => void>() }), output: ok }),
-      // @ts-expect-error a symbol
+      // @ts-expect-error a symbol in the input
       () => defineTool({ ...base, input: z.object({ s: z.symbol() }), output: ok }),
       // @ts-expect-error text outside, a Date inside: what the tool gets must be JSON, too
       () => defineTool({ ...base, input: z.object({ when: z.string().transform((text) => new Date(text)) }), output: ok }),
@@ -84,8 +86,8 @@ describe('tools', () => {
     defineTool({
       name: 'x', version: '1', effect: 'pure', ...schemas,
       execute: (args, context) => {
-        holds<Same<typeof args, { amount: number; note?: string | undefined }>>(true);
-        holds<Same<typeof context.signal, AbortSignal>>(true);
+        typed<{ amount: number; note?: string | undefined }>()(args);
+        typed<AbortSignal>()(context.signal);
         return { paid: args.amount };
       },
       probe: { sealing: true, ask: async ({ amount }) => amount },
@@ -107,15 +109,15 @@ describe('a run', () => {
   // Never called: only its types matter.
   const author = async (run: Run): Promise<void> => {
     const { paid } = await run.call(refund, { amount: 1 });
-    holds<Same<typeof paid, number>>(true);
+    typed<number>()(paid);
     // @ts-expect-error wrong arguments
     await run.call(refund, { amount: '1' });
     // @ts-expect-error arguments are missing
     await run.call(refund);
-    // @ts-expect-error no tool
+    // @ts-expect-error this is no tool
     await run.call({ name: 'refund', version: '1' }, {});
     const text = await run.step('text', () => 'text');
-    holds<Same<typeof text, string>>(true);
+    typed<string>()(text);
     await run.step('nothing', () => undefined);
     await run.step('nothing', async () => { await Promise.resolve(); });
     // @ts-expect-error a Date is no JSON
@@ -123,20 +125,20 @@ describe('a run', () => {
     // @ts-expect-error nor is a promise of a Map
     await run.step('map', async () => new Map<string, number>());
     const answer = await run.model('plan', async () => ({ output: { n: 1 }, usage: { tokensIn: 3 } }));
-    holds<Same<typeof answer, { n: number }>>(true);
+    typed<{ n: number }>()(answer);
     const plain = await run.model('plan', () => 'yes');
-    holds<Same<typeof plain, string>>(true);
+    typed<string>()(plain);
     // @ts-expect-error a bigint is no JSON
     await run.model('big', async () => 1n);
-    const [first, second] = await run.all([(a) => a.call(refund, { amount: 1 }), async (b) => (await b.call(refund, { amount: 2 })).paid, () => 'three'] as const);
-    holds<Same<typeof first, { paid: number }>, >(true);
-    holds<Same<typeof second, number>>(true);
+    const [first, second] = await run.all([(a) => a.call(refund, { amount: 1 }), async (b) => (await b.call(refund, { amount: 2 })).paid, () => 'three']);
+    typed<{ paid: number }>()(first);
+    typed<number>()(second);
     const many = await run.all([1, 2].map((amount) => (branch: Run) => branch.call(refund, { amount })));
-    holds<Same<typeof many, { paid: number }[]>>(true);
+    typed<{ paid: number }[]>()(many);
     holds<Same<ReturnType<Run['now']>, number>>(true);
     const named = await run.call('refund', { amount: 1 });
     // @ts-expect-error by name, nothing is known of the result
-    named.paid;
+    void named.paid;
   };
   it('is typed by the tools it calls', () => {
     expect(typeof author).toBe('function');
@@ -158,13 +160,13 @@ describe('a client', () => {
   // Never called: only its types matter.
   const caller = async (client: HoldfastClient): Promise<void> => {
     const handle = await client.start(agent, { n: 1 });
-    holds<Same<typeof handle, RunHandle<{ sum: number }>>>(true);
+    typed<RunHandle<{ sum: number }>>()(handle);
     // @ts-expect-error another input
     await client.start(agent, { n: 'one' });
     await client.start({ name: 'x', version: '1' }, { anything: true });
     const run = await client.attach('r', { tools: [refund] });
     const { paid } = await run.call('1', refund, { amount: 1 });
-    holds<Same<typeof paid, number>>(true);
+    typed<number>()(paid);
     // @ts-expect-error wrong arguments
     await run.call('1', refund, {});
   };

@@ -26,7 +26,7 @@ describe('what JSON would lose or change is refused with its path', () => {
     ['cycle', cycle, '$.self.inside', /a cycle/],
     ['undefined in an object', { a: { b: undefined } }, '$.a.b', /undefined/],
     ['undefined in an array', [1, undefined], '$[1]', /undefined/],
-    ['a hole in an array', [1, , 3], '$[1]', /undefined/], // eslint-disable-line no-sparse-arrays
+    ['a hole in an array', [1, , 3], '$[1]', /undefined/],
     ['undefined itself', undefined, '$', /undefined/],
     ['NaN', { n: NaN }, '$.n', /NaN/],
     ['Infinity', { n: -Infinity }, '$.n', /-Infinity/],

@@ -70,9 +70,11 @@ export class EffectHandlers {
     const { step, key, attempt, outcome } = inbound.data;
     if (!RunId.safeParse(subject).success) return turn.park('invalid_id', 'the record’s key is not a run id');
     const effect = turn.state(subject).get(step);
-    if (effect === undefined) return turn.park('effect_unknown', `run ${subject} has no effect at step ${step}`);
+    if (effect === undefined || turn.tenantOf(subject) !== tenant) return turn.park('effect_unknown', `run ${subject} has no effect at step ${step}`);
     if (effect.key !== key) return turn.park('key_mismatch', `step ${step} of run ${subject} has operation key ${effect.key}, the report names ${key}`);
     this.#apply(subject, tenant, turn, { type: 'report', step, attempt, outcome, ...this.#sending(turn, effect.tool) });
+    // Read again after a later attempt, it would look like a late end.
+    turn.answered();
   };
 
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {

@@ -158,7 +158,9 @@ export class RunHandlers {
   unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
     turn.park(reason, message);
     if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
-    if (!isRun(turn.state(envelope.subject))) return;
+    const run = turn.state(envelope.subject);
+    // A run belongs to one tenant: another's message says nothing in it.
+    if (!isRun(run) || run.tenant !== envelope.tenant) return;
     const token = `${record.topic}/${record.lane}/${record.offset}`;
     this.#apply(envelope.subject, envelope.tenant, turn, { type: 'unreadable', at: turn.now, intent: envelope.type, reason: rejectReason(reason), message, token });
   };
@@ -187,6 +189,7 @@ export class RunHandlers {
     const decision = decide(command, turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
+        if (decision.because === 'already_refused') turn.answered();
         return turn.count('ignored', decision.because);
       case 'refuse':
         return this.#refuse(stream, tenant, turn, decision.because);
@@ -201,19 +204,20 @@ export class RunHandlers {
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, observed, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
+    turn.answered();
     turn.record(
       stream,
       tenant,
-      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }) }),
+      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
     const { token: _, ...told } = refusal;
-    turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: null, ...told }));
+    turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
   }
 
   /** What a worker has to hear of an event. */

@@ -150,7 +150,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     if (record === null) return;
     // Read again, it stays parked as it is.
     if (record.offset < (this.parked[record.topic] ?? 0)) return;
-    this.parked[record.topic] = record.offset + 1;
+    this.answered();
     const type = record.headers['ce_type'];
     this.send(
       topics.deadLetters,
@@ -168,6 +168,11 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
         excerpt: record.value?.slice(0, 1000) ?? '',
       }),
     );
+  }
+
+  answered(): void {
+    const record = this.#record;
+    if (record !== null) this.parked[record.topic] = Math.max(this.parked[record.topic] ?? 0, record.offset + 1);
   }
 
   count(what: string, because: string): void {

@@ -3,7 +3,7 @@ import type { LogRecord } from '../ports.js';
 import type { Inbound, Route, Service, Unreadable } from './service.js';
 
 export type Inspected<State, Event extends Message> =
-  | { readonly kind: 'skip'; readonly because: 'duplicate' | 'not_routed' | 'parked_before' }
+  | { readonly kind: 'skip'; readonly because: 'duplicate' | 'not_routed' | 'answered_before' }
   | { readonly kind: 'message'; readonly inbound: Inbound; readonly route: Route<State, Event> }
   | { readonly kind: 'unreadable'; readonly problem: Unreadable }
   /** The lane can't go past this record. */
@@ -76,6 +76,8 @@ export class Inspector<State, Event extends Message> {
   }
 
   #fromOutsider(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks): Inspected<State, Event> {
+    // Its answer stands. Decided anew, what was refused then might be taken now, and fire.
+    if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
     if (envelope === undefined) return this.#park(record, envelope, 'no_type', 'the record has no ce_type header', undefined, marks);
     if (!isStorable(envelope.subject)) return this.#park(record, envelope, 'invalid_id', 'the run id holds a NUL', undefined, marks);
     const bytes = record.value === null ? 0 : Buffer.byteLength(record.value);
@@ -97,7 +99,7 @@ export class Inspector<State, Event extends Message> {
   }
 
   #park(record: LogRecord, envelope: Envelope | undefined, reason: string, message: string, data: Unreadable['data'], marks: Marks): Inspected<State, Event> {
-    if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'parked_before' };
+    if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
     // No stream has a name that can't be stored: nobody can be told.
     const about = envelope !== undefined && isStorable(envelope.subject) ? envelope : undefined;
     return { kind: 'unreadable', problem: { record, envelope: about, reason, message, data } };

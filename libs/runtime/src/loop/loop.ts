@@ -340,6 +340,7 @@ export class Loop<State, Event extends Message> {
     const taken: Lane<State>[] = [];
     for (const mine of progress) {
       const offsets = { ...mine.offsets };
+      const parked = { ...mine.parked };
       const backlog = new Map<string, number>();
       let missing: string | null = null;
       for (const [topic, byLane] of ends) {
@@ -348,11 +349,13 @@ export class Loop<State, Event extends Message> {
         // A topic never read before is read from its first message on.
         offsets[topic] = known ?? bounds.first;
         backlog.set(topic, bounds.next);
+        // A mark beyond the topic's end is of another topic that had its name.
+        if ((parked[topic] ?? 0) > bounds.next) parked[topic] = 0;
         if (known !== undefined && (known < bounds.first || known > bounds.next)) {
           missing = `next offset of ${topic}/${mine.lane} is ${known}, the topic has ${bounds.first} to ${bounds.next}: messages are missing; rebuild the lane from the journals`;
         }
       }
-      const lane = new Lane<State>({ ...mine, offsets }, backlog);
+      const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
       await this.#publishRest(lane);
       for (const entry of await store.openStreams(lane.id)) lane.agenda.load(entry);
       this.#lanes.set(lane.id, lane);

@@ -36,6 +36,8 @@ export interface Turn<State, Event extends Message> {
   putShared(key: string, data: string): void;
   /** Parks an outsider's message that no run can be told about. */
   park(reason: string, message: string): void;
+  /** The outsider's message in hand has its answer for good: read again it is skipped, with all before it on its topic. */
+  answered(): void;
   /** Counts something, by name and reason: duplicates suppressed, stale fences refused … */
   count(what: string, because: string): void;
 }

@@ -29,7 +29,7 @@ export interface Progress {
   readonly offsets: Readonly<Record<string, number>>;
   /** Last `ce_seq` seen, by `topic|source|source lane`. */
   readonly seen: Readonly<Record<string, number>>;
-  /** Offset up to which an outsider's unreadable messages are parked, by topic: read again, they are not parked twice. */
+  /** Offset up to which outsiders' messages have been answered for good (parked, refused), by topic: read again, they are skipped. */
   readonly parked: Readonly<Record<string, number>>;
   /** `seq` of the last row, by topic. */
   readonly last: Readonly<Record<string, number>>;

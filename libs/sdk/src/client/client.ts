@@ -22,7 +22,7 @@ import type { ToolReference } from '../define/tool.js';
 import { InvalidArguments, OutcomeTimeout, ValueTooLarge } from '../errors.js';
 import { AttachedRun } from './attached-run.js';
 import { kafkaLog, type ClientLog, type RunEventRecord } from './log.js';
-import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome, type Started } from './outcome.js';
+import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome } from './outcome.js';
 import { CLOCK_SKEW_MS, LiveRuns, streamOf, type RunStream } from './stream.js';
 
 export interface StartOptions {
@@ -109,7 +109,7 @@ export class HoldfastClient {
    * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
    */
   start<Input extends z.ZodType, Output extends z.ZodType>(agent: AgentDefinition<Input, Output>, input: z.input<Input>, options?: StartOptions): Promise<RunHandle<z.output<Output>>>;
-  start(agent: Named, input: Json, options?: StartOptions): Promise<RunHandle>;
+  start(agent: Named & { readonly input?: never }, input: Json, options?: StartOptions): Promise<RunHandle>;
   async start(agent: Named | AgentDefinition, input: unknown, options: StartOptions = {}): Promise<RunHandle<never>> {
     const id = parsed(RunId, options.runId ?? randomUUID(), 'run id');
     const named = { name: agent.name, version: agent.version };

@@ -90,8 +90,8 @@ export class LiveRuns {
 
   async close(): Promise<void> {
     this.#closed = true;
-    const opened = await Promise.allSettled(this.#readers.values());
-    await Promise.all(opened.map((reader) => (reader.status === 'fulfilled' ? reader.value.close() : undefined)));
+    // A reader that could not be opened needs no closing.
+    await Promise.all([...this.#readers.values()].map((reader) => reader.then((tail) => tail.close()).catch(() => undefined)));
   }
 
   #open(lane: number): Promise<Tail> {

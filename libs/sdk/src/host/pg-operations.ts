@@ -26,8 +26,8 @@ const CLAIM = `insert into holdfast_operations as known (operation_key, attempt,
   where known.state = 'void' and known.attempt < excluded.attempt`;
 const RECORD = 'update holdfast_operations set result = $2, at = now() where operation_key = $1';
 const READ = 'select state, attempt, result from holdfast_operations where operation_key = $1';
-// An update, not "do nothing", where the key is void already: it waits for a later attempt's open
-// transaction, which a plain read would miss.
+// Waits for an open transaction on the key, which a plain read would miss. Where the key is void
+// already, the later attempt is voided too.
 const SEAL = `insert into holdfast_operations as known (operation_key, attempt, state) values ($1, $2, 'void')
   on conflict (operation_key) do update set attempt = greatest(known.attempt, excluded.attempt), at = now()
   where known.state = 'void'`;

@@ -45,7 +45,7 @@ export class Runs {
   readonly #parts: RunsParts;
   readonly #lanes = new Map<number, RunLane>();
   readonly #held = new Map<RunId, Held>();
-  readonly #partial = new Map<RunId, GrantPage[]>();
+  readonly #partial = new Map<RunId, { readonly lane: number; readonly pages: readonly GrantPage[] }>();
   #port: RunPort | undefined;
 
   constructor(parts: RunsParts) {
@@ -71,6 +71,7 @@ export class Runs {
   /** Gives up every run of a lane: whoever holds it now begins them anew. */
   forget(lane: number, because: string): void {
     this.#lanes.delete(lane);
+    for (const [run, begun] of this.#partial) if (begun.lane === lane) this.#partial.delete(run);
     for (const [run, held] of this.#held) if (held.lane === lane) this.#abandon(run, because);
   }
 
@@ -164,13 +165,13 @@ export class Runs {
   }
 
   #granted(lane: number, run: RunId, page: GrantPage): void {
-    const collected = this.#partial.get(run) ?? [];
+    const collected = this.#partial.get(run)?.pages ?? [];
     const newest = Math.max(this.#held.get(run)?.fence ?? 0, collected[0]?.fence ?? 0);
     if (page.fence < newest || this.holds(run, page.fence)) return;
     this.#abandon(run, `the run was granted again, with fence ${page.fence}`);
     const pages = page.fence > newest ? [page] : [...collected, page];
     const grant = joinGrant(run, pages);
-    if (grant === undefined) this.#partial.set(run, pages);
+    if (grant === undefined) this.#partial.set(run, { lane, pages });
     else this.#begin(lane, grant);
   }
 

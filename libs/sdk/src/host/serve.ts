@@ -2,17 +2,18 @@ import { hostname } from 'node:os';
 import { randomUUID } from 'node:crypto';
 import { DEFAULT_POOL, describeIssues, Pool, WorkerId, type ArtifactRef } from '@holdfast/protocol';
 import type { Clock, Random } from '@holdfast/runtime';
+import { fileArtifactStore } from '@holdfast/runtime/artifacts';
 import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition } from '../errors.js';
-import { RunExecutor } from '../run/index.js';
+import { guardStrayRejections, RunExecutor } from '../run/index.js';
 import { stderrLog, type WorkerLog } from './log.js';
 import type { ArtifactPort } from './port.js';
 import type { Execute } from './runs.js';
 import { onSignals } from './signals.js';
-import { Worker } from './worker.js';
+import { Worker, type WorkerParts } from './worker.js';
 
 /** Where large values are kept; `fileArtifactStore` of `@holdfast/runtime` is one. */
 export interface ServedArtifacts extends ArtifactPort {
@@ -33,6 +34,7 @@ export interface ServeOptions {
   readonly irreversibleConcurrency?: number | undefined;
   /** A name that people know this worker by, at most 150 characters. Default: the host's. Each start has an id of its own. */
   readonly worker?: string | undefined;
+  /** Where large values go. Default: the folder named by `HOLDFAST_ARTIFACTS`, else none. */
   readonly artifacts?: ServedArtifacts | undefined;
   readonly log?: WorkerLog | undefined;
   /** How long the group keeps a worker that shows no life, milliseconds. Default 6000. */
@@ -64,28 +66,35 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
   const pool = valid(Pool, options.pool ?? DEFAULT_POOL, 'pool');
   const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
   const id = valid(WorkerId, `${options.worker ?? hostname()}.${randomUUID().slice(0, 13)}`, 'worker');
+  const artifacts = options.artifacts ?? artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
   const connection = { brokers, clientId: id };
   await ensurePoolTopics(brokers, pool);
-  const worker = new Worker({
+  const parts: Omit<WorkerParts, 'writer'> = {
     id,
     pool,
     agents,
     tools,
     createGroup: (handlers, about) =>
       createLaneGroup({ ...connection, ...about, handlers, ...(options.sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs: options.sessionTimeoutMs }) }),
-    writer: await createWriter(connection),
     readLane: (topic, lane, from, to) => readLane(brokers, topic, lane, from, to),
-    execute: executeWith(tools, options.artifacts, log),
-    artifacts: options.artifacts,
+    execute: executeWith(tools, artifacts, log),
+    artifacts,
     clock,
     random,
     log,
     concurrency: positive(options.concurrency ?? CONCURRENCY, 'concurrency'),
     irreversibleConcurrency: positive(options.irreversibleConcurrency ?? IRREVERSIBLE_CONCURRENCY, 'irreversibleConcurrency'),
     crashPoint: await armedCrashPoint(),
-  });
-  const stop = ({ graceMs: grace = graceMs }: { readonly graceMs?: number } = {}): Promise<void> => worker.stop(grace);
-  if (options.handleSignals === true) onSignals(stop);
+  };
+  const writer = await createWriter(connection);
+  const worker = await makeWorker({ ...parts, writer });
+  const unguard = guardStrayRejections();
+  let ignoreSignals: () => void = () => undefined;
+  const stop = ({ graceMs: grace = graceMs }: { readonly graceMs?: number } = {}): Promise<void> => {
+    ignoreSignals();
+    return worker.stop(grace).finally(unguard);
+  };
+  if (options.handleSignals === true) ignoreSignals = onSignals(stop);
   await worker.start().catch(async (error: unknown) => {
     await stop({ graceMs: 0 });
     throw error;
@@ -93,6 +102,17 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
   log.info('the worker serves', { worker: id, pool, agents: agents.length, tools: tools.length });
   return { worker: id, stop };
 }
+
+async function makeWorker(parts: WorkerParts): Promise<Worker> {
+  try {
+    return new Worker(parts);
+  } catch (error) {
+    await parts.writer.close();
+    throw error;
+  }
+}
+
+const artifactsOf = (dir: string | undefined): ServedArtifacts | undefined => (dir === undefined || dir === '' ? undefined : fileArtifactStore(dir));
 
 const clock: Clock = {
   now: Date.now,

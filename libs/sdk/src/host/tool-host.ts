@@ -122,7 +122,7 @@ export class ToolHost {
 
   /** Resolves when every commit is answered, and every effect that fired has ended and its report is acknowledged. */
   async idle(): Promise<void> {
-    await Promise.all([...this.#lanes.values()].map((lane) => lane.committing));
+    await Promise.all([...this.#lanes.values()].map(async (lane) => lane.committing));
     if (this.#inFlight > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 

@@ -1,3 +1,4 @@
+import { unreachable } from '@holdfast/kernel';
 import {
   CallTool,
   operationKey,
@@ -11,7 +12,7 @@ import {
 } from '@holdfast/protocol';
 import { equalsJson, INLINE_BYTES_MAX, toJson } from '../define/json.js';
 import type { ToolDefinition, ToolReference } from '../define/tool.js';
-import { EffectFailed, EffectRejected, InvalidArguments, MESSAGE_MAX, clipped, IntentRefusedError, ResultUnreadable, ValueTooLarge, messageOf } from '../errors.js';
+import { EffectFailed, EffectRejected, InvalidArguments, MESSAGE_MAX, clipped, type IntentRefusedError, ResultUnreadable, ValueTooLarge, messageOf } from '../errors.js';
 import type { LocalCall } from '../host/port.js';
 import { tooLargeForMessage } from './artifacts.js';
 import { open, type Core } from './core.js';
@@ -177,6 +178,8 @@ export class Calls {
         return;
       case 'unknown':
         return;
+      default:
+        unreachable(outcome);
     }
   }
 
@@ -277,5 +280,7 @@ function wordsIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
       return outcome.failure.message.length + (outcome.evidence.note?.length ?? 0);
     case 'unknown':
       return outcome.message.length;
+    default:
+      return unreachable(outcome);
   }
 }

@@ -70,7 +70,7 @@ export class Tracker {
 export function open(core: Core, step: Step, kind: AskedKind, name: string): Entry {
   const entry = new Entry(step, kind, name);
   core.completions.add(entry);
-  core.tracker.track(entry.promise, () => entry.label);
+  void core.tracker.track(entry.promise, () => entry.label);
   entry.stray = (error) => core.tracker.stray(entry.label, error);
   return entry;
 }
@@ -83,7 +83,7 @@ export function refuse(core: Core, error: unknown, label: string): Promise<never
     reject = no;
   });
   if (error instanceof RunEnded) promise.whenAwaited(() => undefined);
-  else core.tracker.track(promise, () => label);
+  else void core.tracker.track(promise, () => label);
   promise.hush();
   reject(error);
   return promise;

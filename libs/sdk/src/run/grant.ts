@@ -1,4 +1,4 @@
-import { RunGranted, type Fence, type HistoryStep, type Json, type MessageOf, type Named, type RunId, type Step, type Tenant } from '@holdfast/protocol';
+import type { Fence, HistoryStep, Json, MessageOf, Named, RunGranted, RunId, Step, Tenant } from '@holdfast/protocol';
 
 export type GrantPage = MessageOf<typeof RunGranted>['data'];
 

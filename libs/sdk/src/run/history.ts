@@ -1,3 +1,4 @@
+import { unreachable } from '@holdfast/kernel';
 import type { HistoryStep, RecordKind, Step } from '@holdfast/protocol';
 
 export type AskedKind = 'call' | RecordKind;
@@ -29,6 +30,8 @@ export function describe(step: HistoryStep): string {
     case 'record':
     case 'try':
       return describeAsked(step.as, step.name);
+    default:
+      return unreachable(step);
   }
 }
 

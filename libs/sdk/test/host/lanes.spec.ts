@@ -178,7 +178,7 @@ test('a saved offset is never lower than what an irreversible task has committed
 });
 
 test('reading is held back while too much waits, and let go as it fires', async () => {
-  const { broker, member, tools } = await stage({ concurrency: 1 });
+  const { member, tools } = await stage({ concurrency: 1 });
   await give(member);
   const gates: Gate<unknown>[] = [];
   tools.act = () => {

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { Gate, give, LEDGER, RUN, settle, stage, task, TASKS, TestBroker, until, type Stage, type StageOptions } from './kit.js';
+import { Gate, give, LEDGER, RUN, settle, stage, task, TASKS, until, type Stage, type StageOptions } from './kit.js';
 import { AGENT, fromOrchestrator, granted, localCall, TestRuns, type Answer } from './run-kit.js';
 
 async function open(options: StageOptions = {}): Promise<Stage> {
@@ -148,8 +148,8 @@ test('stopping twice is one stop', async () => {
 });
 
 test('nothing is left running: no timer keeps a stopped worker', async () => {
-  const { worker, clock, broker }: { worker: Stage['worker']; clock: Stage['clock']; broker: TestBroker } = await open();
+  const { worker, clock, member } = await open();
   await worker.stop(1000);
   await clock.advance(600_000);
-  expect(broker.members[0]?.rejoins).toBe(0);
+  expect(member.rejoins).toBe(0);
 });

@@ -84,6 +84,7 @@ export interface Refusal {
   readonly fence?: number;
   /** What the refused intent reported: evidence is kept all the same. */
   readonly settles?: readonly Settled[];
+  readonly observed?: readonly Step[];
   /** A local call that may have fired before it was refused: it still holds its key. */
   readonly bound?: RequestedCall;
 }

@@ -83,10 +83,12 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
 }
 
 /** One refusal is spoken once, however often its intent is read. What the intent reported is kept all the same. */
-function refusal(run: KnownRun, because: Refusal, reports: readonly Report[] | undefined = undefined): RunDecision {
-  const settles = news(run, reports);
-  if (!run.refused.has(because.token)) return refuse(settles.length === 0 ? because : { ...because, settles });
-  return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
+function refusal(run: KnownRun, because: Refusal, reported: Progressing = {}): RunDecision {
+  const settles = news(run, reported.settles);
+  if (run.refused.has(because.token)) return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
+  const { fence, observed = [] } = reported;
+  const holds = run.status === 'open' && fence !== undefined && fence === run.lease?.fence;
+  return refuse({ ...because, ...(settles.length === 0 ? {} : { settles }), ...(holds && observed.length > 0 ? { observed } : {}) });
 }
 
 function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run): RunDecision {
@@ -177,7 +179,7 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   const fire = data.fire ?? 'granted';
   // A worker fires a local call once its intent is acknowledged, before it hears of a refusal.
   const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && before === undefined;
-  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(data, identity, contract) } : because, data.settles);
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(data, identity, contract) } : because, data);
 
   if (before !== undefined && !(before.kind === 'call' && before.bound && sameCall(before.call, tool, identity))) {
     return (
@@ -249,9 +251,9 @@ function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDe
   const known = calls.map(({ step: member }) => run.steps.get(member));
   if (known.every((state, i) => state?.kind === 'call' && sameCall(state.call, calls[i]?.tool ?? state.call.tool, identities[i] ?? state.call as never))) return onlyReports(run, data, 'duplicate');
   const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, calls.length, place);
-  if (shut !== null) return refusal(run, shut, data.settles);
+  if (shut !== null) return refusal(run, shut, data);
   if (known.some((state) => state !== undefined)) {
-    return refusal(run, { ...place, reason: 'operation_conflict', message: `a step of group ${step} is recorded otherwise`, token: `conflict:${step}:group` }, data.settles);
+    return refusal(run, { ...place, reason: 'operation_conflict', message: `a step of group ${step} is recorded otherwise`, token: `conflict:${step}:group` }, data);
   }
   const requested: RequestedCall[] = [];
   for (const [i, member] of calls.entries()) {
@@ -259,9 +261,9 @@ function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDe
     if (identity === undefined) continue;
     const at = { ...place, step: member.step };
     const bad = unacceptable(member.tool, identity, at);
-    if (bad !== null) return refusal(run, bad, data.settles);
+    if (bad !== null) return refusal(run, bad, data);
     if (identity.contract === null || !mayFireLocally(identity.contract)) {
-      return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data.settles);
+      return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data);
     }
     requested.push(requestedCall(member, identity, identity.contract));
   }
@@ -279,11 +281,11 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
     if (same && (before.kind === 'record' || (attempt !== null && attempt <= before.attempt) || before.retryAt === null)) return onlyReports(run, data, 'duplicate');
     if (!same) {
       const shut = closed(run, intent, data, at);
-      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${describe(before)}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data.settles);
+      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${describe(before)}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
     }
   }
   const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
-  if (shut !== null) return refusal(run, shut, data.settles);
+  if (shut !== null) return refusal(run, shut, data);
   const progress = progressOf(run, data);
   if (command.type === 'record') return record(StepRecorded({ step, kind, name, result: command.data.result, ...defined({ usage: command.data.usage }), ...progress }));
   const { failure } = command.data;
@@ -311,16 +313,16 @@ function finish({ data, at }: Command<'finish'>, run: KnownRun): RunDecision {
   if (run.status === 'ended' && JSON.stringify(run.ending) === JSON.stringify(data.ending)) return onlyReports(run, data, 'duplicate');
   const place = { intent: 'FinishRun', ...defined({ fence: data.fence }) };
   const shut = closed(run, 'FinishRun', data, at);
-  if (shut !== null) return refusal(run, shut, data.settles);
+  if (shut !== null) return refusal(run, shut, data);
   const progress = progressOf(run, data);
   const after = evolve(run, StepsReported(progress)) as KnownRun;
   if (data.ending.status === 'completed') {
     const unknown = unknownSteps(after);
     const open = openSteps(after);
     if (unknown.length > 0) {
-      return refusal(run, { ...place, reason: 'outcome_unknown', message: `nobody knows whether ${steps(unknown)} happened; complete partially, or wait until it is settled`, token: `unknown:${fenceOf(data)}:${steps(unknown)}` }, data.settles);
+      return refusal(run, { ...place, reason: 'outcome_unknown', message: `nobody knows whether ${steps(unknown)} happened; complete partially, or wait until it is settled`, token: `unknown:${fenceOf(data)}:${steps(unknown)}` }, data);
     }
-    if (open.length > 0) return refusal(run, { ...place, reason: 'steps_open', message: `${steps(open)} has no end yet`, token: `open:${fenceOf(data)}:${steps(open)}` }, data.settles);
+    if (open.length > 0) return refusal(run, { ...place, reason: 'steps_open', message: `${steps(open)} has no end yet`, token: `open:${fenceOf(data)}:${steps(open)}` }, data);
   }
   return record(RunFinished({ ending: data.ending, effects: finalEffects(after), steps: stepCounts(after), ...progress }));
 }

@@ -241,7 +241,8 @@ function refired(steps: ReadonlyMap<Step, StepState>, again: readonly { step: St
 function settle(run: RunFacts, { step, attempt, outcome, local }: Settled): Entry[] {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return [];
-  if (local !== undefined && outcome.status !== 'succeeded') return [];
+  // From here on the ledger alone tries again: were its worker lost now, the next one must not fire as well.
+  if (local !== undefined && outcome.status !== 'succeeded') return [[step, { ...state, attempt, fire: 'granted', bound: false }]];
   if (state.outcome !== null && (state.outcome.status !== 'unknown' || outcome.status === 'unknown')) return [];
   return [[step, { ...state, attempt, outcome, bound: false }]];
 }
