@@ -5,7 +5,8 @@ import { createLaneGroup } from './lane-group.js';
 
 export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
   readonly topic: string;
-  readonly from: 'beginning' | 'end' | { readonly time: number } | { readonly offset: number };
+  /** `last`: the last record that is there, and what follows it. */
+  readonly from: 'beginning' | 'end' | 'last' | { readonly time: number } | { readonly offset: number };
   /** All lanes when absent. */
   readonly lanes?: readonly number[];
   readonly onRecord: (record: LogRecord) => void;
@@ -81,6 +82,7 @@ export async function tail(options: TailOptions): Promise<Tail> {
 function startOf(from: TailOptions['from'], bounds: { first: number; next: number }, atTime: number | undefined): number {
   if (from === 'beginning') return bounds.first;
   if (from === 'end') return bounds.next;
+  if (from === 'last') return Math.max(bounds.first, bounds.next - 1);
   if ('offset' in from) return Math.max(from.offset, bounds.first);
   return atTime === undefined || atTime < 0 ? bounds.next : atTime;
 }

@@ -9,9 +9,11 @@ import { openContractBook, type ContractBook } from '../contracts/index.js';
 import { createLaneGroup, createWriter, ensureTopics, ensureTopicsOfPools, laneOf, tail } from '../kafka/index.js';
 import { Loop } from '../loop/index.js';
 import type { Service } from '../loop/service.js';
+import type { LogRecord } from '../ports.js';
 import { openDatabase, PgStore } from '../store/index.js';
 import { systemClock, systemRandom } from '../system.js';
 import { serveHealth } from './health.js';
+import { journalBehind } from './journal-check.js';
 import { databaseUrl, readSettings } from './settings.js';
 import { LoopTransport } from './transport.js';
 import { partitionEnds } from '../kafka/topics.js';
@@ -64,6 +66,7 @@ export async function runService<State, Event extends Message>(options: RunServi
     open: (onRecord) => tail({ brokers, topic: topics.contracts, from: 'beginning', onRecord }),
     ends: () => partitionEnds(brokers, topics.contracts),
   });
+  const service = (): Service<State, Event> => app.get<Service<State, Event>>(SERVICE, { strict: false });
   const writer = await createWriter({ brokers, clientId: instance });
 
   const transport = new LoopTransport();
@@ -77,7 +80,7 @@ export async function runService<State, Event extends Message>(options: RunServi
     void shutDown().finally(() => process.exit(1));
   };
   const loop = new Loop<State, Event>({
-    service: app.get<Service<State, Event>>(SERVICE, { strict: false }),
+    service: service(),
     store,
     writer,
     clock: systemClock,
@@ -88,7 +91,7 @@ export async function runService<State, Event extends Message>(options: RunServi
         brokers,
         clientId: instance,
         groupId: `holdfast.${options.name}`,
-        topics: app.get<Service<State, Event>>(SERVICE, { strict: false }).inbound.map(({ name }) => name),
+        topics: service().inbound.map(({ name }) => name),
         sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS,
         handlers,
       }),
@@ -112,8 +115,26 @@ export async function runService<State, Event extends Message>(options: RunServi
     })());
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void shutDown().then(() => process.exit(process.exitCode ?? 0)));
 
+  const last = await lastRecords(brokers, service().ownTopic);
+  const behind = journalBehind(source, last, new Map((await store.nextSeqs()).map(({ lane, nextSeq }) => [lane, nextSeq])));
+  if (behind !== null) {
+    await shutDown();
+    throw new Error(behind);
+  }
   await app.listen();
-  log.info({ partitions: settings.HOLDFAST_PARTITIONS }, 'ready');
+  // Said whatever the log level is: whoever started the process waits for it.
+  process.stdout.write(`${JSON.stringify({ level: 30, time: Date.now(), service: options.name, instance, partitions: settings.HOLDFAST_PARTITIONS, msg: 'ready' })}\n`);
+}
+
+async function lastRecords(brokers: readonly string[], topic: string): Promise<LogRecord[]> {
+  const records: LogRecord[] = [];
+  const reader = await tail({ brokers, topic, from: 'last', onRecord: (record) => records.push(record) });
+  try {
+    await reader.caughtUp;
+    return records;
+  } finally {
+    await reader.close();
+  }
 }
 
 const alarm =

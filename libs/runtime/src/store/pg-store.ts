@@ -71,6 +71,10 @@ export class PgStore implements Store {
     return rows.map(toProgress);
   }
 
+  nextSeqs(): Promise<{ lane: number; nextSeq: number }[]> {
+    return this.#query('next-seqs', 'select lane, next_seq as "nextSeq" from progress', []);
+  }
+
   rowsAfter(lane: number, seq: number, limit: number): Promise<JournalRow[]> {
     return this.#query('rows-after', `select ${COLUMNS} from journal where lane = $1 and seq > $2 order by seq limit $3`, [lane, seq, limit]);
   }

@@ -77,6 +77,8 @@ export interface Store {
   incarnation(): Promise<string>;
   /** Raises the epoch of each lane, so that whoever held it before can write no more, and returns its progress. */
   takeLanes(lanes: readonly number[]): Promise<Progress[]>;
+  /** The next `seq` of every lane that was ever taken. */
+  nextSeqs(): Promise<{ lane: number; nextSeq: number }[]>;
   /** Rows after a `seq`, in order, at most `limit`. */
   rowsAfter(lane: number, seq: number, limit: number): Promise<JournalRow[]>;
   openStreams(lane: number): Promise<AgendaEntry[]>;

@@ -25,7 +25,7 @@ import {
   type UnknownCause,
 } from '@holdfast/protocol';
 import type { Claim } from './claim.js';
-import { duplicateToken, evolve, isOpen, lateToken, noEffects, type Effect, type EffectEvent, type RunEffects } from './effect.js';
+import { duplicateToken, endToken, evolve, isOpen, lateToken, noEffects, type Effect, type EffectEvent, type RunEffects } from './effect.js';
 import { recoveryPolicy } from './recovery-policy.js';
 
 /** Facts from outside that every decision to send an attempt needs. */
@@ -232,7 +232,9 @@ function proved(command: Command<'report'>, effect: Effect): EffectDecision {
       return ended(command, effect);
     case 'failed':
       // Only whoever knows that nothing was applied proves anything; and only about the latest attempt.
-      return outcome.failure.notApplied === true && command.attempt === effect.attempt ? ended(command, effect) : late(command, effect, 'it does not prove that nothing was applied');
+      return outcome.failure.notApplied === true && command.attempt === effect.attempt && recoveryPolicy[outcome.failure.class][effect.effect] !== 'unknown'
+        ? ended(command, effect)
+        : late(command, effect, 'it does not prove that nothing was applied');
     case 'unknown':
       return ignore('already_settled');
     default:
@@ -252,8 +254,15 @@ function afterSuccess(command: Command<'report'>, effect: Extract<Effect, { stat
 
 function late(command: Command<'report'>, effect: Effect, because: string): EffectDecision {
   const { attempt, outcome } = command;
-  if (effect.late.has(lateToken(attempt, outcome))) return ignore('recorded_before');
+  if (effect.late.has(lateToken(attempt, outcome)) || toldBefore(command, effect)) return ignore('recorded_before');
   return record(LateResultRecorded({ step: effect.step, key: effect.key, attempt, outcome, because }));
+}
+
+/** The report that brought the effect on its way, read again. */
+function toldBefore(command: Command<'report'>, effect: Effect): boolean {
+  const decision = ended(command, effect);
+  const tokens = decision.kind === 'record' ? decision.events.map(endToken) : [];
+  return tokens.some((token) => token !== null && effect.late.has(token));
 }
 
 function hostLost(command: Command<'host_lost'>, effect: Effect | undefined): EffectDecision {

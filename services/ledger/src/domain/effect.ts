@@ -42,7 +42,7 @@ export interface Dispatched {
   readonly taskSeq: number;
 }
 
-/** `late`: ends that changed nothing, by their token, so that each is recorded once. */
+/** `late`: ends that are in the stream already, by their token, so that each is recorded once. */
 export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | ({ readonly status: 'dispatched' } & Dispatched)
     | { readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant; readonly failure: Failure }
@@ -116,19 +116,19 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       return facts && { ...facts, status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
     }
     case 'EffectRejected': {
-      const facts = factsOf(before, event.data);
+      const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'rejected', attempt: event.data.attempt, reason: event.data.reason, evidence: event.data.evidence };
     }
     case 'EffectFailed': {
-      const facts = factsOf(before, event.data);
+      const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'failed', attempt: event.data.attempt, failure: event.data.failure, evidence: event.data.evidence };
     }
     case 'EffectRetryScheduled': {
-      const facts = factsOf(before, event.data);
+      const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'retry_scheduled', attempt: event.data.attempt, retryAt: event.data.retryAt, failure: event.data.failure };
     }
     case 'EffectOutcomeUnknown': {
-      const facts = factsOf(before, event.data);
+      const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null };
     }
     case 'LateResultRecorded':
@@ -143,6 +143,26 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
 /** One end of one attempt: the same, told twice, is one piece of evidence. */
 export const lateToken = (attempt: Attempt, outcome: Outcome): string => `${attempt}:${JSON.stringify(outcome)}`;
 export const duplicateToken = (attempts: readonly Attempt[]): string => `duplicate:${[...attempts].sort((a, b) => a - b).join(',')}`;
+
+/** What an attempt's end came to, in the words of its event: whoever reports it again says nothing new. Null for a success, which is told apart by its attempt. */
+export function endToken(event: EffectEvent): string | null {
+  switch (event.type) {
+    case 'EffectRetryScheduled':
+    case 'EffectFailed':
+      return `end:${event.data.attempt}:${JSON.stringify(event.data.failure)}`;
+    case 'EffectRejected':
+      return `end:${event.data.attempt}:rejected:${event.data.reason}`;
+    case 'EffectOutcomeUnknown':
+      return `end:${event.data.attempt}:${event.data.cause}:${event.data.message}`;
+    default:
+      return null;
+  }
+}
+
+function withEnd(facts: Facts | undefined, event: EffectEvent): Facts | undefined {
+  const token = endToken(event);
+  return facts === undefined || token === null ? facts : { ...facts, late: new Set(facts.late).add(token) };
+}
 
 type Facts = EffectFacts & { readonly late: ReadonlySet<string> };
 
