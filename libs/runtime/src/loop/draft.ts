@@ -148,8 +148,6 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   park(reason: string, message: string): void {
     const record = this.#record;
     if (record === null) return;
-    // Read again, it stays parked as it is.
-    if (record.offset < (this.parked[record.topic] ?? 0)) return;
     this.answered();
     const type = record.headers['ce_type'];
     this.send(

@@ -12,6 +12,9 @@ import { Inspector } from './inbound.js';
 /** Messages and timers taken in one turn, over all lanes. */
 const TURN_MESSAGES_MAX = 4000;
 const TURN_TIMERS_MAX = 2000;
+/** From how many messages on a turn counts as busy, and how long the loop then waits for more, milliseconds. */
+const BUSY_MESSAGES = 24;
+const LINGER_MS = 5;
 /** Arrived and not yet taken; beyond it fetching is held back. */
 const INBOX_MAX = 16_000;
 const RETRY_FIRST_MS = 50;
@@ -138,6 +141,8 @@ export class Loop<State, Event extends Message> {
       }
       this.#busySince = this.#options.clock.now();
       await this.#turn(works);
+      // Under load a moment's wait makes the next turn larger: fewer commits, produces and fetches for the same messages.
+      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(this.#options.clock, LINGER_MS);
       lastWrite = this.#options.clock.now();
     }
   }
@@ -296,7 +301,7 @@ export class Loop<State, Event extends Message> {
       this.#waiting += 1;
     }
     this.#wake();
-    if (this.#waiting < INBOX_MAX) return Promise.resolve();
+    // Fetched again once a turn has taken these: one fetch then brings all that arrived meanwhile.
     return new Promise((resolve) => this.#roomWaiters.push(resolve));
   }
 
