@@ -114,7 +114,7 @@ async function launchBroker({ java, libs, dir, port, controllerPort }: Launch): 
     ...identity(dir),
     command: java,
     // Serial collection: on two shared cores a second collector thread takes from the tests, not from the pause.
-    args: ['-Xms256m', '-Xmx512m', '-XX:+UseSerialGC', '-XX:+ExitOnOutOfMemoryError', ...classPath, 'kafka.Kafka', settingsFile],
+    args: ['-Xms256m', '-Xmx512m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:+ExitOnOutOfMemoryError', ...classPath, 'kafka.Kafka', settingsFile],
     logFile: path.join(dir, 'kafka.out.log'),
   });
   await server.untilReady(() => listTopics([`127.0.0.1:${port}`]), READY_LIMIT_MS);
@@ -133,7 +133,7 @@ async function formatOnce(java: string, classPath: readonly string[], dataDir: s
   );
   if (formatted) return;
   const clusterId = randomBytes(16).toString('base64url');
-  const jvm = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
+  const jvm = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:TieredStopAtLevel=1'];
   try {
     await run(java, [...jvm, ...classPath, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', settingsFile]);
   } catch (error) {
