@@ -73,6 +73,7 @@ const rows: readonly Row[] = [
   { name: 'a report for an unknown effect', send: (run) => report(run, { ...REPORT, step: '9' }), dead: 'effect_unknown', by: 'ledger' },
   { name: 'a report under another key', send: (run) => report(run, REPORT), dead: 'key_mismatch', by: 'ledger' },
   { name: 'a report for a run that never was', run: () => 'never-was', send: (run) => report(run, REPORT), dead: 'effect_unknown', by: 'ledger' },
+  { name: 'another tenant’s report', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: JSON.stringify(REPORT), headers: { ce_tenant: 'some\u0000one' } }), dead: 'effect_unknown', by: 'ledger' },
   { name: 'a report that is not JSON', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: '][' }), dead: 'not_json', by: 'ledger' },
   { name: 'a report that fails the schema', send: (run) => report(run, { ...REPORT, attempt: 0 }), dead: 'invalid', by: 'ledger' },
   { name: 'a report under an id with a NUL', run: () => 'a\u0000c', send: (run) => report(run, REPORT), dead: 'invalid_id', by: 'ledger' },

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import type { Json } from '@holdfast/protocol';
-import { defineAgent, defineTool, Failed, HoldfastClient, MayHaveApplied } from '@holdfast/sdk';
+import { defineAgent, defineTool, Failed, HoldfastClient, MayHaveApplied, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
 import { SERVICES, STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
@@ -11,6 +11,7 @@ jest.setTimeout(STACK_LIMIT_MS);
 /** Re-reading every topic from its beginning must change nothing. */
 
 let stack: TestStack;
+let worker: ServedWorker | undefined;
 const firings: Firing[] = [];
 const note = (run: string, step: string, attempt: number): number => firings.push({ run, step, attempt, args: null });
 
@@ -79,7 +80,7 @@ const startServices = (): Promise<unknown> => Promise.all(SERVICES.map((name) =>
 
 beforeAll(async () => {
   stack = await TestStack.start();
-  const worker = await work(stack.brokers, { tools, agents: [agent] });
+  worker = await work(stack.brokers, { tools, agents: [agent] });
   await eventually('every lane is taken', () => stack.lanes.every((lane) => stack.events(`~lane/default/${lane}`).length > 0));
 
   // A call before its run, which is then started: it was answered, and stays so.
@@ -128,7 +129,10 @@ beforeAll(async () => {
   await quiet();
 }, STACK_LIMIT_MS);
 
-afterAll(() => stack?.stop(), STACK_LIMIT_MS);
+afterAll(async () => {
+  await worker?.stop({ graceMs: 0 });
+  await stack?.stop();
+}, STACK_LIMIT_MS);
 
 test.each([
   { what: 'positions', reset: `offsets = '{}'` },

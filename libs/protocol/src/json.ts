@@ -14,7 +14,7 @@ export type JsonParse =
 const MAYBE_UNSAFE_NUMBER = /\d{16}|\d[eE]/;
 const STRING_LITERAL = /"(?:[^"\\]|\\.)*"/gs;
 const NUMBER_LITERAL = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
-const MAYBE_PROTO = /__proto__|\\u00[57]/i;
+const MAYBE_PROTO = /__proto__|\\u00[567]/i;
 
 /** Parses JSON text; never throws. Says which rule a text breaks and where to look. */
 export function parseJson(text: string): JsonParse {

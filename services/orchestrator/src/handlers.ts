@@ -166,7 +166,8 @@ export class RunHandlers {
   };
 
   poison = (stream: string, tenant: string, error: Error, turn: RunTurn): void => {
-    if (isRun(turn.state(stream))) this.#apply(stream, tenant, turn, { type: 'poison', at: turn.now, message: `${error.name}: ${error.message}` });
+    const run = turn.state(stream);
+    if (isRun(run) && run.status !== 'ended') this.#apply(stream, tenant, turn, { type: 'poison', at: turn.now, message: `${error.name}: ${error.message}` });
     else turn.park('poison', `${error.name}: ${error.message}`);
   };
 

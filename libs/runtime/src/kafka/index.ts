@@ -3,4 +3,4 @@ export { commitEndOf, createLaneGroup, isDirectSuccessor, SESSION_TIMEOUT_MS, ty
 export { assignLanes } from './lane-assigner.js';
 export { createWriter, laneOf, rounds } from './writer.js';
 export { readLane, tail, type Tail, type TailOptions } from './tail.js';
-export { ensurePoolTopics, ensureTopics, ensureTopicsOfPools, partitionEnds, partitionsOf, TopicError } from './topics.js';
+export { durabilityProblem, ensurePoolTopics, ensureTopics, ensureTopicsOfPools, partitionEnds, partitionsOf, TopicError } from './topics.js';

@@ -1,4 +1,4 @@
-import type { Admin } from 'kafkajs';
+import kafkajs, { type Admin } from 'kafkajs';
 import { fixedTopics, Pool, poolTopics, type TopicSpec } from '@holdfast/protocol';
 import { pause, systemClock } from '../system.js';
 import { connect } from './client.js';
@@ -82,4 +82,20 @@ export function partitionsOf(brokers: readonly string[], topic: string): Promise
 /** Next offset of each partition of a topic. */
 export function partitionEnds(brokers: readonly string[], topic: string): Promise<Map<number, number>> {
   return withAdmin(brokers, async (admin) => new Map((await admin.fetchTopicOffsets(topic)).map(({ partition, high }) => [partition, Number(high)])));
+}
+
+/** What is too weak about the cluster to call a message durable, in one sentence; null when nothing is. */
+export function durabilityProblem(brokers: readonly string[], topic: string): Promise<string | null> {
+  return withAdmin(brokers, async (admin) => {
+    const { topics: described } = await admin.fetchTopicMetadata({ topics: [topic] });
+    const replicas = Math.min(...(described[0]?.partitions ?? []).map((partition) => partition.replicas.length));
+    const { resources } = await admin.describeConfigs({ includeSynonyms: false, resources: [{ type: kafkajs.ConfigResourceTypes.TOPIC, name: topic, configNames: ['min.insync.replicas', 'unclean.leader.election.enable'] }] });
+    const config = new Map(resources[0]?.configEntries.map(({ configName, configValue }) => [configName, configValue]));
+    const weak = [
+      ...(replicas < 3 ? [`${replicas} replica${replicas === 1 ? '' : 's'}`] : []),
+      ...(Number(config.get('min.insync.replicas')) < 2 ? [`min.insync.replicas ${config.get('min.insync.replicas') ?? '?'}`] : []),
+      ...(config.get('unclean.leader.election.enable') === 'true' ? ['unclean leader election'] : []),
+    ];
+    return weak.length === 0 ? null : `topic ${topic} has ${weak.join(', ')}: it survives killed processes, not a lost machine or a power cut; production wants 3 replicas, min.insync.replicas=2 and no unclean election`;
+  });
 }

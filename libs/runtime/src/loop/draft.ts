@@ -23,7 +23,8 @@ export interface DraftContext<State, Event extends Message> {
   readonly service: Service<State, Event>;
   readonly random: Random;
   readonly now: number;
-  readonly locked: ReadonlyMap<string, string | null>;
+  /** Locked rows as they stand within this turn: what one lane puts, the next one finds. */
+  readonly locked: Map<string, string | null>;
   readonly count: (what: string, because: string) => void;
 }
 
@@ -132,16 +133,20 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
 
   wake(stream: string, at: number): void {
     this.#wakes.push({ stream, at });
+    this.#undo.push(() => this.#wakes.pop());
   }
 
   shared(key: string): string | null {
-    for (let i = this.#shared.length - 1; i >= 0; i -= 1) if (this.#shared[i]?.key === key) return this.#shared[i]?.data ?? null;
     const data = this.#context.locked.get(key);
     if (data === undefined) throw new Missing('lock', key);
     return data;
   }
 
   putShared(key: string, data: string): void {
+    const { locked } = this.#context;
+    const before = locked.get(key);
+    this.#undo.push(() => (before === undefined ? locked.delete(key) : locked.set(key, before)));
+    locked.set(key, data);
     this.#shared.push({ key, data });
   }
 
@@ -170,7 +175,12 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
 
   answered(): void {
     const record = this.#record;
-    if (record !== null) this.parked[record.topic] = Math.max(this.parked[record.topic] ?? 0, record.offset + 1);
+    if (record === null) return;
+    const { topic, offset } = record;
+    const before = this.parked[topic] ?? 0;
+    if (offset < before) return;
+    this.parked[topic] = offset + 1;
+    this.#undo.push(() => (this.parked[topic] = before));
   }
 
   count(what: string, because: string): void {

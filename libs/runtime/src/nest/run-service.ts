@@ -6,7 +6,7 @@ import { topics, type Message } from '@holdfast/protocol';
 import type { MigrationInterface } from 'typeorm';
 import { pino, type Logger } from 'pino';
 import { openContractBook, type ContractBook } from '../contracts/index.js';
-import { createLaneGroup, createWriter, ensureTopics, ensureTopicsOfPools, laneOf, tail } from '../kafka/index.js';
+import { createLaneGroup, createWriter, durabilityProblem, ensureTopics, ensureTopicsOfPools, laneOf, tail } from '../kafka/index.js';
 import { Loop } from '../loop/index.js';
 import type { Service } from '../loop/service.js';
 import type { LogRecord } from '../ports.js';
@@ -55,6 +55,8 @@ export async function runService<State, Event extends Message>(options: RunServi
   const log = pino({ level: settings.HOLDFAST_LOG_LEVEL, base: { service: options.name, instance } }, pino.destination({ fd: 1, sync: true }));
 
   await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
+  const weak = await durabilityProblem(brokers, topics.runEvents);
+  if (weak !== null) log.warn(weak);
   const database = await openDatabase({
     url: databaseUrl(settings.HOLDFAST_DATABASE_URL, options.name),
     applicationName: `holdfast-${instance}`,

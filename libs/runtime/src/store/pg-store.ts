@@ -154,8 +154,9 @@ class LockedPgStore implements LockedStore {
   async commit(writes: readonly LaneWrite[]): Promise<ReadonlySet<number>> {
     try {
       const { rows } = await this.#client.query<{ lane: number }>(APPEND, parameters(writes));
-      await this.#client.query('commit');
-      return lanesOf(rows);
+      const whole = rows.length === writes.length;
+      await this.#client.query(whole ? 'commit' : 'rollback');
+      return whole ? lanesOf(rows) : new Set();
     } catch (error) {
       await this.#client.query('rollback').catch(() => undefined);
       throw error;
@@ -180,7 +181,8 @@ function parameters(writes: readonly LaneWrite[]): unknown[] {
   const p = writes.map(({ progress }) => progress);
   const rows = writes.flatMap((write) => write.rows);
   const agenda = writes.flatMap((write) => write.agenda.map((entry) => ({ ...entry, lane: write.progress.lane })));
-  const shared = writes.flatMap((write) => write.shared.map((entry) => ({ ...entry, lane: write.progress.lane })));
+  // Of two lanes that write one row the later has the last word: an update takes any one of them.
+  const shared = [...new Map(writes.flatMap((write) => write.shared.map((entry) => [entry.key, { ...entry, lane: write.progress.lane }]))).values()];
   return [
     p.map(({ lane }) => lane),
     p.map(({ epoch }) => epoch),

@@ -66,7 +66,10 @@ export interface LaneWrite {
 export interface LockedStore {
   /** Data of each locked row; null for one that was not there before. */
   readonly rows: ReadonlyMap<string, string | null>;
-  /** Writes and commits; returns the lanes whose part was written. */
+  /**
+   * Writes and commits every lane's part, or none: under a lock one lane's part was decided on
+   * another's. Returns the lanes whose part was written.
+   */
   commit(writes: readonly LaneWrite[]): Promise<ReadonlySet<number>>;
   rollback(): Promise<void>;
 }

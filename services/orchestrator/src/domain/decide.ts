@@ -60,6 +60,8 @@ export function decide(command: RunCommand, run: Run): RunDecision {
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
+      // How a run ended stands, whatever is sent to it afterwards.
+      if (run.status === 'ended') return ignore('run_over');
       return run.status === 'quarantined' ? ignore('already_quarantined') : record(RunQuarantined({ reason: 'poison', message: command.message }));
     default:
       return unreachable(command);
