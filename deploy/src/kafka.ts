@@ -132,7 +132,7 @@ async function formatOnce(java: string, classPath: readonly string[], dataDir: s
     () => false,
   );
   if (formatted) return;
-  const clusterId = randomBytes(16).toString('base64url');
+  const clusterId = newClusterId(randomBytes(16));
   const jvm = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:TieredStopAtLevel=1'];
   try {
     await run(java, [...jvm, ...classPath, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', settingsFile]);
@@ -159,4 +159,9 @@ export async function listTopics(brokers: string[]): Promise<string[]> {
   } finally {
     await admin.disconnect();
   }
+}
+
+/** A cluster id out of 16 bytes. One that began with "-" would be taken for an option by Kafka's tools. */
+export function newClusterId(bytes: Buffer): string {
+  return bytes.toString('base64url').replace(/^-/, 'A');
 }

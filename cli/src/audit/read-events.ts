@@ -2,6 +2,8 @@ import { decodeHeaders, parseJson, type Envelope, type Json } from '@holdfast/pr
 import { chainHash, type LogRecord } from '@holdfast/runtime';
 import { laneOf, partitionsOf, tail } from '@holdfast/runtime/kafka';
 
+const PROBLEMS_MAX = 5;
+
 /** One event as its topic holds it. */
 export interface TopicEvent {
   readonly envelope: Envelope & { readonly version: number; readonly hash: string };
@@ -59,8 +61,12 @@ function addTo(stream: TopicStream, envelope: Envelope, record: LogRecord): void
   }
   const last = stream.events.at(-1)?.envelope;
   const expected = (last?.version ?? 0) + 1;
-  if (version !== expected) stream.problems.push(`${at}: version ${version} follows version ${expected - 1}: ${version > expected ? 'events are missing' : 'events are out of order or doubled'}`);
+  // One break makes all that follows look wrong; the first few say where it is.
+  if (stream.problems.length >= PROBLEMS_MAX) return;
   const computed = chainHash(last?.hash ?? '', { stream: envelope.subject, version, type: envelope.type, time: envelope.time, tenant: envelope.tenant, data: text });
+  if (version !== expected) stream.problems.push(`${at}: version ${version} follows version ${expected - 1}: ${version > expected ? 'events are missing' : 'events are out of order or doubled'}`);
   if (computed !== hash) stream.problems.push(`${at}: ${envelope.type} (version ${version}) doesn't hash to what it says: it, or one before it, was changed`);
+  // What doesn't chain is reported, not folded: nobody can say what it means.
+  if (version !== expected || computed !== hash) return;
   stream.events.push({ envelope: { ...envelope, version, hash }, topic: record.topic, lane: record.lane, offset: record.offset, text, data: parsed.value });
 }

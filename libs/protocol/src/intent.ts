@@ -95,6 +95,8 @@ export const AnnounceLane = message(
     pool: Pool,
     lane: z.number().int().nonnegative(),
     worker: WorkerId,
+    /** Of the worker's consumer group: an announcement that was long under way is told from a newer one. */
+    generation: z.number().int().nonnegative().optional(),
     agents: z.array(Named).max(1000),
     tools: z.array(Name).max(5000),
     /** Tasks that former hosts have committed to: last `ce_seq` by `ce_source` of `tool.tasks`. */

@@ -177,6 +177,9 @@ export const LaneTaken = message(
     pool: Pool,
     lane: z.number().int(),
     worker: WorkerId,
+    generation: z.number().int().optional(),
+    /** When it was taken in. */
+    at: Instant.optional(),
     agents: z.array(Named),
     taken: z.record(z.string(), z.number().int()),
     /** Offset of the announcement on `agent.intents`: one read again changes nothing. */

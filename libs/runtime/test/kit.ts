@@ -1,4 +1,4 @@
-import { encodeHeaders, message, type Envelope, type Message, type MessageOf } from '@holdfast/protocol';
+import { encodeHeaders, message, type Envelope, type MessageOf } from '@holdfast/protocol';
 import { z } from 'zod';
 import { Inspector } from '../src/loop/inbound.js';
 import { Lane } from '../src/loop/lane.js';
@@ -118,20 +118,20 @@ export interface Turned {
 }
 
 /** One turn over one lane, written at once. */
-export async function turn(of: Lane<Counter>, records: readonly LogRecord[], options: { due?: readonly string[]; journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[] } = {}): Promise<Turned> {
+export async function turn(of: Lane<Counter>, records: readonly LogRecord[], options: { due?: readonly string[]; journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[]; now?: number } = {}): Promise<Turned> {
   const [first] = await turns([{ lane: of, records, due: options.due ?? [] }], options);
   if (first === undefined) throw new Error('no lane was decided');
   return first;
 }
 
-export async function turns(works: readonly LaneWork<Counter>[], options: { journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[] } = {}): Promise<Turned[]> {
+export async function turns(works: readonly LaneWork<Counter>[], options: { journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[]; now?: number } = {}): Promise<Turned[]> {
   const service = counter(options.told);
   const counts: string[] = [];
   const decided = await decideTurn(
     {
       service,
       inspector: new Inspector(service, () => LANE),
-      clock: { now: () => NOW, after: () => () => undefined },
+      clock: { now: () => options.now ?? NOW, after: () => () => undefined },
       random: { next: () => 0.5, uuid: () => 'u' },
       load: (streams) => Promise.resolve(new Map(streams.map((stream) => [stream, (options.journal ?? []).filter((row) => row.stream === stream && row.topic === OWN)]))),
       lock: (keys) => Promise.resolve(new Map(keys.map((key) => [key, options.rows?.get(key) ?? null]))),
@@ -146,4 +146,3 @@ export async function turns(works: readonly LaneWork<Counter>[], options: { jour
 /** What rows say, without where they stand. */
 export const said = (rows: readonly JournalRow[]): string[] => rows.map(({ topic, stream, type, data }) => `${topic} ${stream} ${type} ${data}`);
 export const parsed = (row: JournalRow | undefined): unknown => JSON.parse(row?.data ?? 'null');
-export type { Message };

@@ -52,6 +52,8 @@ type RunTurn = Turn<Run, RunEvent>;
 /** Recovered runs are granted over this long for each of them, so that a take-over is no stampede. Milliseconds. */
 const GRANT_SPREAD_MS = 1;
 const GRANT_SPREAD_MOST_MS = 5000;
+/** A write under way is over by then; a group that has expired begins its generations at 1 again. Milliseconds. */
+const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 
 /** Turns messages into commands, has the decider decide, and says it to stream, worker and asker. */
 @Injectable()
@@ -113,8 +115,11 @@ export class RunHandlers {
     if (data.lane !== turn.lane || envelope.subject !== stream) return turn.park('wrong_partition', `an announcement of lane ${data.lane} of pool ${data.pool} belongs on that partition, under the key ${stream}`);
     const before = turn.state(stream);
     if (before.status === 'lane' && record.offset <= before.offset) return turn.count('ignored', 'announced_before');
-    const { pool, lane, worker, agents, taken } = data;
-    turn.record(stream, envelope.tenant, LaneTaken({ pool, lane, worker, agents, taken, offset: record.offset }));
+    const { pool, lane, worker, agents, taken, generation } = data;
+    // A former holder's announcement whose write was repeated arrives behind its successor's. A group that was away for long counts anew.
+    const overtaken = before.status === 'lane' && generation !== undefined && generation < (before.generation ?? 0) && turn.now - before.at < GENERATIONS_COUNT_ON_MS;
+    if (overtaken) return turn.count('ignored', 'announced_late');
+    turn.record(stream, envelope.tenant, LaneTaken({ pool, lane, worker, agents, taken, offset: record.offset, at: turn.now, ...(generation === undefined ? {} : { generation }) }));
     const open = turn.open(pool);
     const spread = Math.min(GRANT_SPREAD_MOST_MS, open.length * GRANT_SPREAD_MS);
     for (const run of open) turn.wake(run, turn.now + Math.floor(turn.random() * spread));

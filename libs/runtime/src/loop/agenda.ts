@@ -88,7 +88,8 @@ export class Agenda {
     entry.wakeAt = Math.min(at, entry.wakeAt ?? Infinity);
     if (entry.alarmAt === null || at < entry.alarmAt) this.#setAlarm(entry, stream, at);
     const stored = entry.stored?.dueAt ?? null;
-    return stored !== null && stored <= at ? null : { stream, open: true, dueAt: at, tag: entry.now.tag };
+    // It may take the place of an entry that is not written yet: the earliest time counts.
+    return stored !== null && stored <= at ? null : { stream, open: true, dueAt: Math.min(entry.wakeAt, entry.now.dueAt ?? Infinity), tag: entry.now.tag };
   }
 
   /** Streams whose time has come, each once. */

@@ -195,7 +195,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   /** Brings the agenda up to date and says what is to be written. `due`: streams that were looked at because their time had come. */
   finish(due: ReadonlySet<string>): LaneWrite {
     const { service, now } = this.#context;
-    const agenda: AgendaEntry[] = this.#of.agenda.takeClosed(now, 500);
+    const agenda: AgendaEntry[] = [];
     for (const stream of new Set([...due, ...this.#streams.keys()])) {
       const value = service.agenda(this.state(stream), stream);
       // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
@@ -203,6 +203,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
       const entry = this.#of.agenda.update(stream, { ...value, dueAt }, now);
       if (entry !== null) agenda.push(entry);
     }
+    // Only now: what opened again in this turn must not be written as closed.
+    agenda.push(...this.#of.agenda.takeClosed(now, 500));
     for (const { stream, at } of this.#wakes) {
       const entry = this.#of.agenda.wake(stream, at);
       if (entry !== null) agenda.push(entry);

@@ -20,7 +20,7 @@ export interface LaneTakerParts {
   readonly log: WorkerLog;
   readonly readLane: ReadLane;
   /** Writes the announcement into the lane itself; resolves when it is acknowledged or no longer wanted. */
-  announce(lane: number, taken: Readonly<Record<string, number>>, wanted: () => boolean): Promise<void>;
+  announce(lane: number, generation: number, taken: Readonly<Record<string, number>>, wanted: () => boolean): Promise<void>;
 }
 
 interface Bounds {
@@ -40,6 +40,7 @@ export class LaneTaker {
   readonly #parts: LaneTakerParts;
   /** Counts assignments and revocations: work begun in another era is void. */
   #era = 0;
+  #generation = 0;
   /** Lanes that are announced and open, or were until the rebalance. */
   readonly #taken = new Set<number>();
 
@@ -47,8 +48,9 @@ export class LaneTaker {
     this.#parts = parts;
   }
 
-  assigned({ lanes, retained }: Assignment): void {
+  assigned({ lanes, retained, membership }: Assignment): void {
     this.#era += 1;
+    this.#generation = membership.generation;
     const staying = retained.filter((lane) => this.#taken.has(lane));
     const fresh = lanes.filter((lane) => !staying.includes(lane));
     for (const lane of this.#taken) {
@@ -123,7 +125,7 @@ export class LaneTaker {
     }
     const seen = await this.#seenUpTo(lane, tasks.first, committed);
     if (!current()) return;
-    await announce(lane, Object.fromEntries(seen), current);
+    await announce(lane, this.#generation, Object.fromEntries(seen), current);
     if (!current()) return;
     this.#taken.add(lane);
     host.take(lane, { offset, seen });

@@ -99,7 +99,7 @@ export class Worker {
       clock,
       log,
       readLane: parts.readLane,
-      announce: (lane, taken, wanted) => this.#announce(lane, taken, wanted),
+      announce: (lane, generation, taken, wanted) => this.#announce(lane, generation, taken, wanted),
     });
   }
 
@@ -188,12 +188,13 @@ export class Worker {
     this.#hold.rejoin('the group member crashed');
   }
 
-  #announce(lane: number, taken: Readonly<Record<string, number>>, wanted: () => boolean): Promise<void> {
+  #announce(lane: number, generation: number, taken: Readonly<Record<string, number>>, wanted: () => boolean): Promise<void> {
     const { id, pool, agents, tools } = this.#parts;
     const announcement = AnnounceLane({
       pool,
       lane,
       worker: id,
+      generation,
       agents: agents.map(({ name, version }) => ({ name, version })),
       tools: [...new Set(tools.map(({ name }) => name))],
       taken: { ...taken },

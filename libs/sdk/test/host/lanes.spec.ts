@@ -40,7 +40,7 @@ test('a taken lane is announced into its own partition, and opened only when tha
   acknowledged.open();
   await until(() => member.isOpen(TASKS, 1) && member.isOpen(RUNS, 1), 'open');
   expect(broker.written.at(-1)).toMatchObject({ topic: topics.agentIntents, lane: 1, key: '~lane/default/1' });
-  expect(announcements(broker)).toEqual([{ pool: 'default', lane: 1, worker: 'worker-a', agents: [], tools: ['pay', 'put', 'look'], taken: {} }]);
+  expect(announcements(broker)).toEqual([{ pool: 'default', lane: 1, worker: 'worker-a', generation: 1, agents: [], tools: ['pay', 'put', 'look'], taken: {} }]);
 });
 
 test('an announcement that was not written before the lane is lost is withdrawn', async () => {

@@ -92,6 +92,9 @@ export interface LaneHolder {
   readonly worker: WorkerId;
   readonly agents: readonly Named[];
   readonly offset: number;
+  /** Of the workers' consumer group; null when the announcement named none. */
+  readonly generation: number | null;
+  readonly at: Instant;
 }
 
 export type Run =
@@ -134,7 +137,7 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
 
 export function evolve(run: Run, event: RunEvent): Run {
   if (event.type === 'LaneTaken') {
-    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset };
+    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0 };
   }
   if (event.type === 'RunAccepted') {
     const { data } = event;

@@ -1,0 +1,163 @@
+import { describe, expect, test } from '@jest/globals';
+import fc from 'fast-check';
+import { Agenda } from '../src/loop/agenda.js';
+import type { AgendaEntry } from '../src/store/types.js';
+
+const open = (dueAt: number | null = null, tag: string | null = 't') => ({ open: true, dueAt, tag });
+const rest = { open: false, dueAt: null, tag: 't' };
+
+describe('what is written', () => {
+  test('a stream that opens, and no second time while nothing changes', () => {
+    const agenda = new Agenda();
+    const entry = agenda.update('s', open(50), 0);
+    expect(entry).toEqual({ stream: 's', open: true, dueAt: 50, tag: 't' });
+    agenda.written([entry as AgendaEntry]);
+    expect(agenda.update('s', open(50), 1)).toBeNull();
+  });
+
+  test('an earlier time and another tag, but not a later time: it only costs a look', () => {
+    const agenda = new Agenda();
+    agenda.load({ stream: 's', ...open(50) });
+    expect(agenda.update('s', open(60), 0)).toBeNull();
+    expect(agenda.update('s', open(null), 0)).toBeNull();
+    expect(agenda.update('s', open(40), 0)).toMatchObject({ dueAt: 40 });
+    expect(agenda.update('s', open(60, 'u'), 0)).toMatchObject({ tag: 'u' });
+  });
+
+  test('a stream that never was open costs nothing', () => {
+    const agenda = new Agenda();
+    expect(agenda.update('s', rest, 0)).toBeNull();
+    expect(agenda.takeClosed(1e9, 10)).toEqual([]);
+  });
+
+  test('a stream at rest is written as closed a little later, unless it opens again', () => {
+    const agenda = new Agenda();
+    for (const stream of ['a', 'b']) agenda.load({ stream, ...open() });
+    agenda.update('a', rest, 100);
+    agenda.update('b', rest, 100);
+    expect(agenda.takeClosed(1099, 10)).toEqual([]);
+    agenda.update('b', open(), 500);
+    const closed = agenda.takeClosed(1100, 10);
+    expect(closed).toEqual([{ stream: 'a', open: false, dueAt: null, tag: 't' }]);
+    // Not written yet: it comes again.
+    expect(agenda.takeClosed(1100, 10)).toEqual(closed);
+    agenda.written(closed);
+    expect(agenda.takeClosed(1e9, 10)).toEqual([]);
+  });
+});
+
+describe('alarms', () => {
+  test('go off in time order, each once', () => {
+    const agenda = new Agenda();
+    agenda.update('late', open(30), 0);
+    agenda.update('soon', open(10), 0);
+    expect(agenda.nextAt()).toBe(10);
+    expect(agenda.takeDue(9, 10)).toEqual([]);
+    expect(agenda.takeDue(30, 10)).toEqual(['soon', 'late']);
+    expect(agenda.takeDue(1e9, 10)).toEqual([]);
+  });
+
+  test('that are moved or no longer wanted do not go off', () => {
+    const agenda = new Agenda();
+    agenda.update('moved', open(10), 0);
+    agenda.update('moved', open(20), 0);
+    agenda.update('done', open(10), 0);
+    agenda.update('done', rest, 0);
+    agenda.update('calm', open(10), 0);
+    agenda.update('calm', open(null), 0);
+    expect(agenda.takeDue(15, 10)).toEqual([]);
+    expect(agenda.takeDue(20, 10)).toEqual(['moved']);
+  });
+
+  test('beyond the limit wait for the next look', () => {
+    const agenda = new Agenda();
+    for (const stream of ['a', 'b', 'c']) agenda.update(stream, open(1), 0);
+    expect(agenda.takeDue(1, 2)).toHaveLength(2);
+    expect(agenda.takeDue(1, 2)).toHaveLength(1);
+  });
+
+  test('of the database go off after a take-over', () => {
+    const agenda = new Agenda();
+    agenda.load({ stream: 's', ...open(5) });
+    expect(agenda.takeDue(5, 10)).toEqual(['s']);
+  });
+});
+
+describe('a look asked for from outside', () => {
+  test('is written, so that it outlives the process, and outlives a change of the stream’s own time', () => {
+    const agenda = new Agenda();
+    agenda.load({ stream: 's', ...open(100) });
+    expect(agenda.wake('s', 10)).toEqual({ stream: 's', open: true, dueAt: 10, tag: 't' });
+    agenda.update('s', open(200), 0);
+    expect(agenda.takeDue(10, 10)).toEqual(['s']);
+  });
+
+  test('that is stored no later already costs nothing', () => {
+    const agenda = new Agenda();
+    agenda.load({ stream: 's', ...open(5) });
+    expect(agenda.wake('s', 10)).toBeNull();
+  });
+
+  test('does not put off what is due before it, nor an earlier look', () => {
+    const agenda = new Agenda();
+    expect(agenda.update('s', open(5), 0)).toMatchObject({ dueAt: 5 });
+    expect(agenda.wake('s', 10)).toMatchObject({ dueAt: 5 });
+    agenda.written([{ stream: 's', ...open(5) }]);
+    const other = new Agenda();
+    other.load({ stream: 's', ...open(50) });
+    other.wake('s', 10);
+    expect(other.wake('s', 20)).toMatchObject({ dueAt: 10 });
+  });
+
+  test('at a stream at rest is none', () => {
+    const agenda = new Agenda();
+    expect(agenda.wake('s', 10)).toBeNull();
+    agenda.load({ stream: 's', ...open() });
+    agenda.update('s', rest, 0);
+    expect(agenda.wake('s', 10)).toBeNull();
+    expect(agenda.takeDue(1e9, 10)).toEqual([]);
+  });
+});
+
+test('the tag finds the open streams', () => {
+  const agenda = new Agenda();
+  agenda.update('a', open(null, 't'), 0);
+  agenda.update('b', open(null, 'u'), 0);
+  agenda.update('c', open(null, 't'), 0);
+  agenda.update('c', rest, 0);
+  expect(agenda.open('t')).toEqual(['a']);
+});
+
+test('whatever happens, what the database has comes due no later than the streams do', () => {
+  const change = fc.record({ stream: fc.constantFrom('a', 'b', 'c'), open: fc.boolean(), dueAt: fc.option(fc.integer({ min: 0, max: 5000 })), wake: fc.option(fc.integer({ min: 0, max: 5000 })), passes: fc.integer({ min: 0, max: 800 }) });
+  fc.assert(
+    fc.property(fc.array(change, { maxLength: 30 }), (changes) => {
+      const agenda = new Agenda();
+      const database = new Map<string, AgendaEntry>();
+      const wanted = new Map<string, { open: boolean; dueAt: number | null; wakeAt: number }>();
+      let now = 0;
+      for (const { stream, open: isOpen, dueAt: at, wake, passes } of changes) {
+        now += passes;
+        const dueAt = isOpen && at !== null ? now + at : null;
+        const entry = agenda.update(stream, { open: isOpen, dueAt, tag: 't' }, now);
+        // In the order in which a turn does it.
+        const entries = [...(entry === null ? [] : [entry]), ...agenda.takeClosed(now, 10)];
+        const woken = wake === null ? null : agenda.wake(stream, now + wake);
+        if (woken !== null) entries.push(woken);
+        // One row a stream, as the loop writes them: the last word counts.
+        const written = [...new Map(entries.map((one) => [one.stream, one])).values()];
+        for (const one of written) database.set(one.stream, one);
+        agenda.written(written);
+        const wakeAt = isOpen ? Math.min(wanted.get(stream)?.wakeAt ?? Infinity, wake === null ? Infinity : now + wake) : Infinity;
+        wanted.set(stream, { open: isOpen, dueAt, wakeAt });
+        for (const [name, want] of wanted) {
+          if (!want.open) continue;
+          const stored = database.get(name);
+          expect(stored?.open).toBe(true);
+          expect(stored?.dueAt ?? Infinity).toBeLessThanOrEqual(Math.min(want.dueAt ?? Infinity, want.wakeAt));
+        }
+        expect([...agenda.open('t')].sort()).toEqual([...wanted].filter(([, want]) => want.open).map(([name]) => name).sort());
+      }
+    }),
+  );
+});

@@ -1,0 +1,150 @@
+import { describe, expect, test } from '@jest/globals';
+import { chainHash } from '../src/loop/chain.js';
+import type { JournalRow } from '../src/store/types.js';
+import { counter, LANE, lane, NEWS, news, NOW, OWN, parsed, said, SAID, turn, turns, wish, WISHES } from './kit.js';
+
+const open = (offset: number, stream: string) => wish(offset, stream, { does: 'open' });
+const add = (offset: number, stream: string, n = 1) => wish(offset, stream, { does: 'add', n });
+
+describe('a turn', () => {
+  test('numbers its rows without a gap, and chains each topic and each stream', async () => {
+    const of = lane({ nextSeq: 10, last: { [OWN]: 8 } });
+    const { rows, decided } = await turn(of, [open(0, 's1'), wish(1, 's1', { does: 'list' }), add(2, 's1'), add(3, 's2'), wish(4, 's1', { does: 'list' })]);
+    expect(rows.map(({ seq, topic, prev, stream, version }) => [seq, topic, prev, stream, version])).toEqual([
+      [10, OWN, 8, 's1', 1],
+      [11, SAID, 0, 's1', null],
+      [12, OWN, 10, 's1', 2],
+      [13, OWN, 12, 's2', 1],
+      [14, SAID, 11, 's1', null],
+    ]);
+    const [first, , third] = rows;
+    expect(third?.hash).toBe(chainHash(first?.hash ?? '', { stream: 's1', version: 2, type: 'Added', time: NOW, tenant: 'acme', data: '{"n":1}' }));
+    expect(decided.write).toMatchObject({ expectedNextSeq: 10, progress: { nextSeq: 15, last: { [OWN]: 13, [SAID]: 14 }, offsets: { [WISHES]: 5 } } });
+  });
+
+  test('changes nothing of the lane before it is committed', async () => {
+    const of = lane();
+    const before = { ...of.progress };
+    const service = counter();
+    const { decideTurn } = await import('../src/loop/turn.js');
+    const { Inspector } = await import('../src/loop/inbound.js');
+    const [decided] = await decideTurn(
+      {
+        service,
+        inspector: new Inspector(service, () => LANE),
+        clock: { now: () => NOW, after: () => () => undefined },
+        random: { next: () => 0, uuid: () => 'u' },
+        load: () => Promise.resolve(new Map()),
+        lock: () => Promise.resolve(new Map()),
+        count: () => undefined,
+      },
+      [{ lane: of, records: [add(0, 's1', 5), news(0, 1, 0)], due: [] }],
+    );
+    expect(of.progress).toEqual(before);
+    expect(of.stream('s1')?.state.n).toBe(0);
+    decided?.apply();
+    expect(of.progress).toMatchObject({ nextSeq: 3, seen: { [`${NEWS}|holdfast/other/1|${LANE}`]: 1 } });
+    expect(of.stream('s1')?.state.n).toBe(6);
+  });
+
+  test('folds a stream from the journal when the lane does not hold it', async () => {
+    const earlier = await turn(lane(), [open(0, 's1'), add(1, 's1', 4)]);
+    const of = lane({ nextSeq: 3 });
+    const { rows } = await turn(of, [add(2, 's1')], { journal: earlier.rows });
+    expect(rows[0]).toMatchObject({ version: 3 });
+    expect(of.stream('s1')).toMatchObject({ version: 3, tenant: 'acme', state: { n: 5 } });
+  });
+
+  test('stops on a history that was altered: it would fail again', async () => {
+    const { rows } = await turn(lane(), [open(0, 's1'), add(1, 's1', 4)]);
+    const altered = rows.map((row): JournalRow => (row.type === 'Added' ? { ...row, data: '{"n":400}' } : row));
+    await expect(turn(lane(), [add(2, 's1')], { journal: altered })).rejects.toMatchObject({ name: 'DamagedHistory', code: '22000' });
+  });
+
+  test('passes on a trace, unless it is not printable', async () => {
+    const { rows } = await turn(lane(), [
+      { ...add(0, 's1'), headers: { ...add(0, 's1').headers, traceparent: '00-a-b-01' } },
+      { ...add(1, 's1'), headers: { ...add(1, 's1').headers, traceparent: 'a\0b' } },
+      add(2, 's1'),
+    ]);
+    expect(rows.map(({ trace }) => trace)).toEqual(['00-a-b-01', null, null]);
+  });
+});
+
+describe('streams by tag', () => {
+  test('what this very turn opened is found, what it closed is not', async () => {
+    const of = lane();
+    const { rows } = await turn(of, [open(0, 's1'), open(1, 's2'), wish(2, 's1', { does: 'list' }), wish(3, 's1', { does: 'close' }), wish(4, 's1', { does: 'list' })]);
+    expect(rows.filter(({ topic }) => topic === SAID).map(parsed)).toEqual([{ what: 's1,s2' }, { what: 's2' }]);
+  });
+
+  test('what an earlier turn opened is found, and loaded when it is not held', async () => {
+    const first = await turn(lane(), [open(0, 's1'), open(1, 's2'), add(2, 's2', 7)]);
+    const of = lane({ nextSeq: 4 });
+    for (const stream of ['s1', 's2']) of.agenda.load({ stream, open: true, dueAt: null, tag: 't' });
+    const { rows } = await turn(of, [wish(3, 'x', { does: 'all', n: 1 })], { journal: first.rows });
+    expect(said(rows)).toEqual([`${OWN} s1 Added {"n":1}`, `${OWN} s2 Added {"n":1}`]);
+    expect(of.stream('s2')?.state.n).toBe(8);
+  });
+});
+
+describe('a stream at rest', () => {
+  test('is written as closed a second later, but not in the turn in which it opens again', async () => {
+    const of = lane();
+    const { decided } = await turn(of, [open(0, 's1'), open(1, 's2')]);
+    expect(decided.write.agenda).toMatchObject([{ stream: 's1', open: true }, { stream: 's2', open: true }]);
+    await turn(of, [wish(2, 's1', { does: 'close' }), wish(3, 's2', { does: 'close' })]);
+    const later = await turn(of, [open(4, 's1')], { now: NOW + 1500 });
+    expect(later.decided.write.agenda).toEqual([{ stream: 's2', open: false, dueAt: null, tag: 't' }]);
+    expect(of.agenda.open('t')).toEqual(['s1']);
+  });
+});
+
+describe('a handler that fails', () => {
+  test('is undone whole, its stream alone is told, and the lane goes on', async () => {
+    const of = lane();
+    const { rows, counts, decided } = await turn(of, [add(0, 's1', 2), wish(1, 's1', { does: 'boom' }), add(2, 's2', 3)]);
+    expect(said(rows.filter(({ topic }) => topic !== 'dead.letters'))).toEqual([`${OWN} s1 Added {"n":2}`, `${SAID} s1 Said {"what":"poison: boom"}`, `${OWN} s2 Added {"n":3}`]);
+    expect(rows.map(({ seq }) => seq)).toEqual([1, 2, 3, 4]);
+    expect(counts).toContain('poison: TypeError');
+    expect(of.stream('s1')?.state.n).toBe(2);
+    expect(of.stream('s2')?.state.n).toBe(3);
+    expect(decided.write.progress.offsets).toEqual({ [WISHES]: 3 });
+    expect(decided.write.agenda).toEqual([]);
+  });
+
+  test('after it had parked its message leaves the one letter that says so', async () => {
+    const { rows } = await turn(lane(), [wish(1, 's1', { does: 'boom' })]);
+    const letters = rows.filter(({ topic }) => topic === 'dead.letters');
+    expect(letters.map(parsed)).toMatchObject([{ reason: 'poison', message: 'boom' }]);
+  });
+
+  test('leaves rows that span lanes as they were before it', async () => {
+    const rows = new Map<string, string | null>([['row', 'a;']]);
+    const { decided } = await turn(lane(), [wish(0, 's1', { does: 'share' }), wish(1, 's2', { does: 'boom' }), wish(2, 's3', { does: 'share' })], { rows });
+    expect(decided.write.shared).toEqual([{ key: 'row', data: 'a;s1;s3;' }]);
+  });
+});
+
+describe('a row that spans lanes', () => {
+  test('is fetched under its lock when a handler asks for it, and each lane of a turn sees what the one before put', async () => {
+    const one = lane();
+    const other = lane({ lane: LANE + 1 });
+    const both = await turns(
+      [
+        { lane: one, records: [wish(0, 's1', { does: 'share' })], due: [] },
+        { lane: other, records: [wish(0, 's2', { does: 'share' })], due: [] },
+      ],
+      { rows: new Map([['row', 'a;']]) },
+    );
+    expect(both.map(({ decided }) => decided.write.shared)).toEqual([[{ key: 'row', data: 'a;s1;' }], [{ key: 'row', data: 'a;s1;s2;' }]]);
+  });
+});
+
+describe('a stream that is due', () => {
+  test('is looked at once, after the messages', async () => {
+    const first = await turn(lane(), [open(0, 's1')]);
+    const { rows } = await turn(lane({ nextSeq: 2 }), [add(1, 's1')], { due: ['s1', 's1'], journal: first.rows });
+    expect(said(rows)).toEqual([`${OWN} s1 Added {"n":1}`, `${SAID} s1 Said {"what":"due"}`]);
+  });
+});
