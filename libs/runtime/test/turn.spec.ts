@@ -1,7 +1,10 @@
 import { describe, expect, test } from '@jest/globals';
 import { chainHash } from '../src/loop/chain.js';
+import { Draft } from '../src/loop/draft.js';
+import { Inspector } from '../src/loop/inbound.js';
+import { decideTurn } from '../src/loop/turn.js';
 import type { JournalRow } from '../src/store/types.js';
-import { counter, LANE, lane, NEWS, news, NOW, OWN, parsed, said, SAID, turn, turns, wish, WISHES } from './kit.js';
+import { Added, counter, LANE, lane, NEWS, news, NOW, OWN, parsed, said, SAID, turn, turns, wish, WISHES, type Counter, type CounterEvent } from './kit.js';
 
 const open = (offset: number, stream: string) => wish(offset, stream, { does: 'open' });
 const add = (offset: number, stream: string, n = 1) => wish(offset, stream, { does: 'add', n });
@@ -26,8 +29,6 @@ describe('a turn', () => {
     const of = lane();
     const before = { ...of.progress };
     const service = counter();
-    const { decideTurn } = await import('../src/loop/turn.js');
-    const { Inspector } = await import('../src/loop/inbound.js');
     const [decided] = await decideTurn(
       {
         service,
@@ -117,6 +118,23 @@ describe('a handler that fails', () => {
     const { rows } = await turn(lane(), [wish(1, 's1', { does: 'boom' })]);
     const letters = rows.filter(({ topic }) => topic === 'dead.letters');
     expect(letters.map(parsed)).toMatchObject([{ reason: 'poison', message: 'boom' }]);
+  });
+
+  test('takes back its marks and the looks it asked for', async () => {
+    const of = lane();
+    await turn(of, [open(0, 's1')]);
+    const draft = new Draft<Counter, CounterEvent>(of, { service: counter(), random: { next: () => 0, uuid: () => 'u' }, now: NOW, locked: new Map(), count: () => undefined });
+    draft.at(add(7, 's1'));
+    const mark = draft.mark();
+    draft.wake('s1', 1);
+    draft.answered();
+    draft.record('s1', 'acme', Added({ n: 1 }));
+    draft.backTo(mark);
+    const { rows, agenda, progress } = draft.finish(new Set());
+    expect([rows, agenda]).toEqual([[], []]);
+    expect(progress.parked[WISHES] ?? 0).toBe(0);
+    expect(progress.offsets[WISHES]).toBe(8);
+    expect(of.agenda.takeDue(NOW, 10)).toEqual([]);
   });
 
   test('leaves rows that span lanes as they were before it', async () => {
