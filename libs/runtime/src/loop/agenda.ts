@@ -69,6 +69,11 @@ export class Agenda {
     return closed;
   }
 
+  /** Whether the database still has a stream as open that is at rest. */
+  hasClosing(): boolean {
+    return this.#closing.size > 0;
+  }
+
   /** The entries are in the database now. */
   written(entries: readonly AgendaEntry[]): void {
     for (const { stream, ...value } of entries) {

@@ -23,6 +23,9 @@ const RETRY_MOST_MS = 5000;
 const FLUSH_MS = 5000;
 /** How long marks that led to no row may wait for a transaction of their own. */
 const QUIET_WRITE_MS = 500;
+const QUIET_CLOSINGS_MAX = 500;
+/** At this pace the streams of a lane just taken are looked at. */
+const LOOK_EVERY_MS = 2;
 
 export interface LoopOptions<State, Event extends Message> {
   readonly service: Service<State, Event>;
@@ -151,7 +154,7 @@ export class Loop<State, Event extends Message> {
   #idle(lastWrite: number): Promise<'work' | 'quiet'> {
     const { clock } = this.#options;
     const now = clock.now();
-    const unwritten = [...this.#lanes.values()].some((lane) => lane.published !== lane.progress.published && !lane.gone);
+    const unwritten = [...this.#lanes.values()].some((lane) => !lane.gone && (lane.published !== lane.progress.published || lane.agenda.hasClosing()));
     const quietAt = unwritten ? lastWrite + QUIET_WRITE_MS : Infinity;
     let alarmAt = Infinity;
     for (const lane of this.#lanes.values()) if (lane.halted === null && lane.caughtUp()) alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
@@ -262,23 +265,29 @@ export class Loop<State, Event extends Message> {
     }
   }
 
-  /** Writes how far publishing has come, for lanes that have nothing else to write. */
+  /** Writes how far publishing has come and which streams are at rest, for lanes that have nothing else to write. */
   async #writeQuietly(): Promise<void> {
-    const lanes = [...this.#lanes.values()].filter((lane) => lane.published !== lane.progress.published && !lane.gone);
-    if (lanes.length === 0) return;
-    const writes = lanes.map((lane) => ({
+    const now = this.#options.clock.now();
+    const quiet = [...this.#lanes.values()].filter(({ gone }) => !gone).map((lane) => ({ lane, agenda: lane.agenda.takeClosed(now, QUIET_CLOSINGS_MAX) }));
+    const news = quiet.filter(({ lane, agenda }) => lane.published !== lane.progress.published || agenda.length > 0);
+    if (news.length === 0) return;
+    const lanes = news.map(({ lane }) => lane);
+    const writes = news.map(({ lane, agenda }) => ({
       progress: { ...lane.progress, published: lane.published },
       expectedNextSeq: lane.progress.nextSeq,
       rows: [],
-      agenda: [],
+      agenda,
       shared: [],
     }));
     try {
       const held = await this.#options.store.append(writes);
       for (const [index, lane] of lanes.entries()) {
         const write = writes[index];
-        if (write !== undefined && held.has(lane.id)) lane.progress = write.progress;
-        else this.#lost(lane);
+        if (write === undefined || !held.has(lane.id)) this.#lost(lane);
+        else {
+          lane.progress = write.progress;
+          lane.agenda.written(write.agenda);
+        }
       }
     } catch (error) {
       this.#options.onAlarm('database', { during: 'mark', error: message(error) });
@@ -362,7 +371,12 @@ export class Loop<State, Event extends Message> {
       }
       const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
       await this.#publishRest(lane);
-      for (const entry of await store.openStreams(lane.id)) lane.agenda.load(entry);
+      const now = this.#options.clock.now();
+      for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
+        lane.agenda.load(entry);
+        // A stream that came to rest just before its holder died still stands as open: each is looked at, a few at a time.
+        lane.agenda.wake(entry.stream, now + i * LOOK_EVERY_MS);
+      }
       this.#lanes.set(lane.id, lane);
       if (missing !== null) this.#halt(lane, missing);
       taken.push(lane);
