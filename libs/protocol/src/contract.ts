@@ -16,6 +16,15 @@ export type RetryPolicy = z.infer<typeof RetryPolicy>;
 
 export const DEFAULT_RETRY: RetryPolicy = { attemptsMax: 5, initialMs: 200, maxMs: 30_000, factor: 2 };
 
+/**
+ * When to try again, in milliseconds from now: exponential back-off with full jitter (a share in
+ * [0, 1) of `initialMs * factor^(attempt - 1)`, at most `maxMs`); a time that the target named is
+ * the least.
+ */
+export function backoffMs(retry: RetryPolicy, attempt: number, jitter: number, retryAfterMs = 0): number {
+  return Math.round(Math.max(retryAfterMs, Math.min(retry.maxMs, retry.initialMs * retry.factor ** (attempt - 1)) * jitter));
+}
+
 /** What a tool declares. Immutable for its name and version: a change is a new version. */
 export const ToolContract = z.object({
   name: Name,

@@ -1,5 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import {
+  backoffMs,
   DuplicateEffectDetected,
   EffectConflicted,
   EffectFailed,
@@ -14,7 +15,7 @@ import {
   type Outcome,
 } from '@holdfast/protocol';
 import { ignore, record } from '@holdfast/kernel';
-import { backoffMs, REPORT_GRACE_MS } from '../src/domain/decide.js';
+import { REPORT_GRACE_MS } from '../src/domain/decide.js';
 import type { EffectEvent } from '../src/domain/effect.js';
 import {
   callOf,

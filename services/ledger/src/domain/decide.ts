@@ -1,5 +1,6 @@
 import { ignore, record, unreachable, type Decider, type Decision } from '@holdfast/kernel';
 import {
+  backoffMs,
   DEFAULT_RETRY,
   DuplicateEffectDetected,
   EffectConflicted,
@@ -210,11 +211,6 @@ function recover(sending: Sending, of: Concluding, failure: Failure, evidence: E
     default:
       return unreachable(recovery);
   }
-}
-
-/** Exponential back-off with full jitter; a time named by the target is the least. */
-export function backoffMs(retry: ToolContract['retry'], attempt: Attempt, jitter: number, retryAfterMs = 0): number {
-  return Math.round(Math.max(retryAfterMs, Math.min(retry.maxMs, retry.initialMs * retry.factor ** (attempt - 1)) * jitter));
 }
 
 /** An end of an attempt that is not the latest. A success settles the effect all the same. */

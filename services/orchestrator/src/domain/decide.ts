@@ -1,5 +1,6 @@
 import { record, ignore, refuse, unreachable, type Decider, type Decision } from '@holdfast/kernel';
 import {
+  backoffMs,
   DEFAULT_POOL,
   DEFAULT_RETRY,
   EffectRequested,
@@ -19,7 +20,6 @@ import {
   type Named,
   type RequestedCall,
   type Report,
-  type RetryPolicy,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
@@ -295,12 +295,6 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
   const retriable = failure.class === 'transient' || failure.class === 'overloaded';
   if (!retriable || command.data.attempt >= DEFAULT_RETRY.attemptsMax) return record(StepFailed(tried));
   return record(StepRetryScheduled({ ...tried, retryAt: at + backoffMs(DEFAULT_RETRY, command.data.attempt, command.jitter, failure.retryAfterMs) }));
-}
-
-/** Exponential back-off with full jitter; a time named by whoever refused is the least. */
-export function backoffMs(retry: RetryPolicy, attempt: number, jitter: number, retryAfterMs = 0): number {
-  const most = Math.min(retry.maxMs, retry.initialMs * retry.factor ** (attempt - 1));
-  return Math.round(Math.max(retryAfterMs, most * jitter));
 }
 
 function report({ data }: Command<'report'>, run: KnownRun): RunDecision {
