@@ -116,6 +116,16 @@ test('a harness that owns its loop gets the recorded outcome for a step asked fo
   expect(await client.outcome('harness', { timeoutMs: 20_000 })).toMatchObject({ status: 'completed' });
 });
 
+test('a hundred equal requests at once get one decision and one firing', async () => {
+  await stack.intent('crowd', 'StartRun', { agent: null, input: null });
+  const call = { step: '1', tool: { name: 'refund', version: '1' }, args: { order: 'crowd', cents: 1 } };
+  await Promise.all(Array.from({ length: 100 }, () => stack.intent('crowd', 'CallTool', call)));
+  await stack.event('crowd', 'EffectSettled');
+  await stack.finish('crowd');
+  expect(stack.events('crowd').map(({ envelope }) => envelope.type)).toEqual(['RunAccepted', 'EffectRequested', 'EffectSettled', 'RunFinished']);
+  expect(fired.filter((what) => what === 'refund crowd')).toHaveLength(1);
+});
+
 test('the program without the SDK, as the docs show it, starts a run, has its tool fired once and ends it', async () => {
   const root = fileURLToPath(new URL('../../', import.meta.url));
   const page = await readFile(path.join(root, 'docs/plain-kafka.md'), 'utf8');

@@ -61,6 +61,16 @@ test('services that are stopped gently and started again under load lose nothing
   await allOnce('gentle', runs);
 });
 
+test('runs asked for while the services are down and while they start are each carried out once', async () => {
+  await Promise.all(stack.stack.services.map((service) => service.stop()));
+  const early = await starts('early');
+  const starting = Promise.all(stack.stack.services.map((service) => service.start()));
+  const meanwhile = await starts('meanwhile');
+  await starting;
+  await allOnce('early', early);
+  await allOnce('meanwhile', meanwhile);
+});
+
 test('cut database connections, again and again, skip no message and end no service', async () => {
   const runs = await starts('cut');
   const pids = stack.stack.services.map(({ pid }) => pid);

@@ -216,10 +216,12 @@ export class Loop<State, Event extends Message> {
       }),
     );
     if (turn === null) return;
-    crashPoint(`${service.name}.before-commit`);
     const writes = turn.map(({ write }) => write);
+    // A turn that decided nothing is no boundary worth dying at.
+    const decided = writes.some(({ rows }) => rows.length > 0);
+    if (decided) crashPoint(`${service.name}.before-commit`);
     const held = await this.#write(works, writes, locked);
-    crashPoint(`${service.name}.after-commit`);
+    if (decided) crashPoint(`${service.name}.after-commit`);
     for (const { lane, write, apply, halted } of turn) {
       if (!held.has(lane.id)) {
         this.#lost(lane);
