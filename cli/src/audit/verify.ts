@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import pg from 'pg';
 import { fold } from '@holdfast/kernel';
 import { topics, type Message } from '@holdfast/protocol';
-import { chainHash, exactBigint } from '@holdfast/runtime';
+import { chainHash, exactTypes } from '@holdfast/runtime';
 import { databaseUrl } from '@holdfast/runtime/nest';
 import { evolve as evolveRun, absent, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { evolve as evolveEffects, isOpen, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
@@ -78,7 +78,7 @@ function compareAnchor(topic: string, anchor: Anchor, published: ReadonlyMap<str
 }
 
 async function compareDatabase(audit: Audited, url: string, published: ReadonlyMap<string, TopicStream>, report: (stream: string, problem: string) => void): Promise<void> {
-  const client = new pg.Client({ connectionString: url, types: { getTypeParser: ((id: number, format?: 'text' | 'binary') => (id === 20 ? exactBigint : pg.types.getTypeParser(id, format))) as typeof pg.types.getTypeParser } });
+  const client = new pg.Client({ connectionString: url, types: exactTypes });
   await client.connect();
   try {
     const { rows } = await client.query<Row>('select stream, version, type, time, tenant, hash, data from journal where version is not null and topic = $1 order by stream, version', [audit.topic]);

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, startStack, type ManagedProcess, type ServiceSpec, type Stack } from '@holdfast/deploy';
 import { decodeHeaders, topics, type Envelope, type Json } from '@holdfast/protocol';
 import { ensureTopics, laneOf, tail, type Tail } from '@holdfast/runtime/kafka';
-import { exactBigint, type LogRecord } from '@holdfast/runtime';
+import { exactTypes, type LogRecord } from '@holdfast/runtime';
 import { Kafka, logLevel, Partitioners, type Admin, type Producer } from 'kafkajs';
 import pg from 'pg';
 import { eventually } from './eventually.js';
@@ -149,8 +149,7 @@ export class TestStack {
   pool(name: string): pg.Pool {
     let pool = this.#pools.get(name);
     if (pool === undefined) {
-      const types = { getTypeParser: ((id: number, format?: 'text' | 'binary') => (id === 20 ? exactBigint : pg.types.getTypeParser(id, format))) as typeof pg.types.getTypeParser };
-      pool = new pg.Pool({ connectionString: databaseUrl(this.stack.databaseUrl, name), max: 4, types });
+      pool = new pg.Pool({ connectionString: databaseUrl(this.stack.databaseUrl, name), max: 4, types: exactTypes });
       pool.on('error', () => undefined);
       this.#pools.set(name, pool);
     }

@@ -1,5 +1,5 @@
 import type { LogRecord } from '../ports.js';
-import type { JournalRow, Progress } from '../store/types.js';
+import type { Progress } from '../store/types.js';
 import { Agenda } from './agenda.js';
 import type { Cached } from './streams.js';
 
@@ -65,5 +65,3 @@ export class Lane<State> {
     for (const [id, cached] of streams) this.keep(id, cached);
   }
 }
-
-export type RowsOf = ReadonlyMap<string, readonly JournalRow[]>;

@@ -10,7 +10,8 @@ export function exactBigint(text: string): number {
 }
 
 const INT8 = 20;
-const types: pg.CustomTypesConfig = {
+/** For a pg client or pool: every `bigint` comes back by `exactBigint`. */
+export const exactTypes: pg.CustomTypesConfig = {
   getTypeParser: ((id: number, format?: 'text' | 'binary') => (id === INT8 ? exactBigint : pg.types.getTypeParser(id, format))) as typeof pg.types.getTypeParser,
 };
 
@@ -37,7 +38,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
     // Without a listener a cut idle connection would end the process.
     poolErrorHandler: () => undefined,
     extra: {
-      types,
+      types: exactTypes,
       application_name: options.applicationName,
       connectionTimeoutMillis: 10_000,
       options: '-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c statement_timeout=30000 -c synchronous_commit=on',
