@@ -13,9 +13,11 @@ const channels = [
   { address: 'agent.intents', messages: protocol.intentMessages, description: 'What agents ask for: start, call a tool, record, finish. Written by workers and any Kafka client.' },
   { address: 'run.events', messages: protocol.runMessages, description: 'The stream of every run; its fold is the run. Written by the orchestrator.' },
   { address: 'run.tasks.{pool}', messages: protocol.runTaskMessages, description: 'Grants and answers for the workers of a pool. Written by the orchestrator.' },
-  { address: 'tool.tasks.{pool}', messages: protocol.toolTaskMessages, description: 'Attempts that a tool host of the pool may fire. Written by the ledger.' },
+  { address: 'tool.tasks.{pool}', messages: protocol.toolTaskMessages, description: 'Attempts that a tool host of the pool may fire, or must not any more (ledger), and attempts to ask about (reconciliation).' },
   { address: 'tool.results', messages: protocol.toolResultMessages, description: 'Ends of attempts, as their hosts saw them. Evidence: no fence refuses it.' },
   { address: 'effect.events', messages: protocol.effectMessages, description: 'The stream of every run’s effects. Written by the ledger.' },
+  { address: 'reconciliation.events', messages: protocol.caseMessages, description: 'The stream of every run’s cases. Written by the reconciliation service.' },
+  { address: 'operator.commands', messages: protocol.operatorMessages, description: 'What people decide. Written by the command line and the gateway; keyed by run id.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
   { address: 'dead.letters', messages: protocol.deadLetterMessages, description: 'Messages that could not be read, with where they are and why.' },
 ];
