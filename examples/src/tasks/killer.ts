@@ -3,7 +3,7 @@ import type { Watch } from './watch.js';
 
 export interface Victim {
   readonly process: ManagedProcess;
-  readonly kind: 'orchestrator' | 'ledger' | 'worker';
+  readonly kind: 'orchestrator' | 'ledger' | 'reconciliation' | 'worker';
 }
 
 export interface Kill {
@@ -15,7 +15,7 @@ export interface Kill {
 
 /** How long a kill waits for an effect in flight before it asks for more work, and in the end is done without. */
 const IN_FLIGHT_WAIT_MS = 3000;
-const KINDS: readonly Victim['kind'][] = ['worker', 'orchestrator', 'ledger'];
+const KINDS: readonly Victim['kind'][] = ['worker', 'orchestrator', 'ledger', 'reconciliation'];
 
 /**
  * Kills N times, the kinds of process in turn: `kill -9` while an irreversible effect is dispatched

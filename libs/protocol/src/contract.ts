@@ -141,3 +141,15 @@ export function contractWarnings(contract: ToolContract): string[] {
   if (contract.effect !== 'irreversible' || contract.probe !== null || contract.owner !== null) return [];
   return [`tool ${contract.name}@${contract.version} is irreversible and has neither a probe nor an owner: nobody can settle an unknown outcome of it; declare probe or owner`];
 }
+
+/** How far the clocks of hosts and services may differ. Milliseconds; NTP keeps them far closer. */
+export const CLOCK_SKEW_MS = 5000;
+
+/**
+ * From when on a reading that finds nothing proves that an attempt was not applied: by then nothing
+ * of it can fire any more, and nothing that fired can still take effect. Null where the contract
+ * knows no such bound: then only a sealing probe proves it. `lastCheck`: the latest moment at which
+ * the attempt's host can have decided to fire.
+ */
+export const readingFrom = (contract: Pick<ToolContract, 'settleDelayMs'> | null, lastCheck: number): number | null =>
+  contract === null || contract.settleDelayMs === null ? null : lastCheck + CLOCK_SKEW_MS + contract.settleDelayMs;

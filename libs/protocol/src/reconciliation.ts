@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { Attempt, Instant, Named, OperationKey, Step } from './ids.js';
-import { EffectClass, Evidence, JsonValue, OperationId, Outcome, Stored, UnknownCause } from './outcome.js';
+import { EffectClass, Evidence, JsonValue, OperationId, Stored, UnknownCause } from './outcome.js';
 import { ProbeAnswer } from './effect.js';
 import { message } from './message.js';
 
@@ -26,6 +26,8 @@ export const CaseOpened = message(
   'CaseOpened',
   z.object({
     ...ofCase,
+    /** Version of the effect's stream that says so: the same, read again, opens nothing. */
+    of: z.number().int(),
     tool: Named,
     effect: EffectClass,
     args: JsonValue,
@@ -80,10 +82,10 @@ export const CaseSettled = message(
 );
 export const CaseReminded = message('CaseReminded', z.object({ ...ofCase, owner: z.string().nullable(), openForMs: z.number().int(), remindAt: Instant.nullable() }));
 /** Brought to whom the contract names, or to whoever watches: nothing that Holdfast may do by itself settles it, or it is too old. */
-export const CaseEscalated = message('CaseEscalated', z.object({ ...ofCase, to: z.string().nullable(), reason: z.enum(['too_old', 'nothing_helps', 'contradictory']), message: z.string() }));
+export const CaseEscalated = message('CaseEscalated', z.object({ ...ofCase, to: z.string().nullable(), reason: z.enum(['too_old', 'nothing_helps', 'contradictory']), message: z.string(), nextLookAt: Instant.nullable().optional() }));
 export const CaseAssigned = message('CaseAssigned', z.object({ ...ofCase, owner: z.string().nullable(), by: Operator, command: z.string() }));
-/** A second end of a settled case's attempt, kept. */
-export const CaseEvidenceAdded = message('CaseEvidenceAdded', z.object({ ...ofCase, source: z.enum(['probe', 'result']), answer: z.union([ProbeAnswer, Outcome]), contradicts: z.boolean() }));
+/** A probe's answer that came after its case was settled, kept. */
+export const CaseEvidenceAdded = message('CaseEvidenceAdded', z.object({ ...ofCase, probe: z.number().int(), answer: ProbeAnswer, contradicts: z.boolean() }));
 export const CaseCommandRefused = message(
   'CaseCommandRefused',
   z.object({

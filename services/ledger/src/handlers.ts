@@ -2,8 +2,11 @@ import { Injectable } from '@nestjs/common';
 import { unreachable } from '@holdfast/kernel';
 import {
   FireEffect,
+  RevokeEffect,
   RunId,
   toolTasks,
+  type CaseSettled,
+  type EffectHeartbeat,
   type EffectReported,
   type EffectRequested,
   type LaneTaken,
@@ -14,8 +17,11 @@ import {
 } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
 import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
-import { decide, type EffectCommand, type Sending } from './domain/decide.js';
+import type { EffectCommand, Sending } from './domain/commands.js';
+import { decide } from './domain/decide.js';
 import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
+import { openGate } from './domain/health.js';
+import { ToolWatch } from './tool-watch.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -32,11 +38,13 @@ export const claimKey = (key: string): string => `effect:${key}`;
 export class EffectHandlers {
   readonly #contracts: ContractBook;
   readonly #source: string;
+  readonly #watch: ToolWatch;
 
   /** `source`: this ledger's own `ce_source`, by which hosts say how far they had taken its tasks. */
   constructor(contracts: ContractBook, source: string) {
     this.#contracts = contracts;
     this.#source = source;
+    this.#watch = new ToolWatch(contracts);
   }
 
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
@@ -52,7 +60,8 @@ export class EffectHandlers {
     if (fire === 'local') return; // Its worker fires it; the ledger hears of its end.
     const { subject, tenant } = inbound.envelope;
     const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
-    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, ...this.#sending(turn, call.tool) });
+    if (turn.state(subject).has(call.step)) return turn.count('ignored', 'duplicate');
+    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, gate: this.#watch.gate(call.tool, turn), ...this.#sending(turn, call.tool) });
   };
 
   /** What a run's worker reported, as it stands in the run's stream. */
@@ -77,6 +86,22 @@ export class EffectHandlers {
     turn.answered();
   };
 
+  alive = (inbound: In<typeof EffectHeartbeat>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, key, attempt, progress } = inbound.data;
+    const effect = RunId.safeParse(subject).success ? turn.state(subject).get(step) : undefined;
+    if (effect?.key !== key || turn.tenantOf(subject) !== tenant) return turn.count('ignored', 'effect_unknown');
+    this.#apply(subject, tenant, turn, { type: 'alive', step, attempt, progress, ...this.#sending(turn, effect.tool) });
+  };
+
+  caseSettled = (inbound: In<typeof CaseSettled>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, attempt, verdict, by, evidence, because, readAt, sealing, forced } = inbound.data;
+    const effect = turn.state(subject).get(step);
+    if (effect === undefined) return turn.count('ignored', 'effect_unknown');
+    this.#apply(subject, tenant, turn, { type: 'verdict', step, attempt, verdict, by, evidence, because, readAt, sealing, forced, ...this.#sending(turn, effect.tool) });
+  };
+
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
     const takenSeq = taken[this.#source] ?? 0;
@@ -91,7 +116,10 @@ export class EffectHandlers {
     for (const effect of turn.state(run).values()) {
       if (!isOpen(effect)) continue;
       const claim = effect.status === 'joined' ? this.#claim(turn, effect.key, run, effect.step) : ownKey;
-      this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, ...this.#sending(turn, effect.tool) });
+      const gate = effect.status === 'held' || (effect.status === 'retry_scheduled' && effect.retryAt <= turn.now) ? this.#watch.gate(effect.tool, turn) : openGate;
+      this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, gate, ...this.#sending(turn, effect.tool) });
+      const after = turn.state(run).get(effect.step);
+      if (after?.status === 'held' && !gate.open) turn.wake(run, this.#watch.lookAgainAt(effect.tool, gate, turn));
     }
   };
 
@@ -123,7 +151,10 @@ export class EffectHandlers {
           turn.record(run, tenant, event);
           const effect = turn.state(run).get(step);
           if (effect === undefined) continue;
+          this.#watch.note(run, event, effect, turn);
           if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
+          if (effect.status === 'held') turn.wake(run, turn.now);
+          this.#revoke(run, tenant, turn, before, effect);
           this.#noteClaim(run, turn, before, effect);
         }
         return;
@@ -139,6 +170,12 @@ export class EffectHandlers {
     turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs }));
   }
 
+  /** An earlier attempt turned out to have succeeded: the one under way is not to fire any more, if it can still be stopped. */
+  #revoke(run: string, tenant: string, turn: EffectTurn, before: Effect | undefined, { status, step, key, ...effect }: Effect): void {
+    if (before?.status !== 'dispatched' || status !== 'succeeded' || effect.attempt === before.attempt) return;
+    turn.send(toolTasks(before.pool), run, tenant, RevokeEffect({ step, key, attempt: before.attempt, because: `attempt ${effect.attempt} has succeeded` }));
+  }
+
   /** Keeps the row of a key with scope `target` in step with its owner's effect. */
   #noteClaim(run: string, turn: EffectTurn, before: Effect | undefined, effect: Effect): void {
     if (effect.keyScope !== 'target' || effect.status === 'joined' || effect.status === 'conflicted' || before?.status === 'joined') return;
@@ -151,6 +188,7 @@ function claimRowOf(run: RunId, effect: Effect): ClaimRow | null {
   const { step, digest } = effect;
   switch (effect.status) {
     case 'dispatched':
+    case 'held':
       return { status: 'claimed', run, step, digest };
     case 'succeeded':
       return { status: 'succeeded', run, step, digest, result: effect.result, evidence: effect.evidence };

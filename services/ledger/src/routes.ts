@@ -1,4 +1,7 @@
 import {
+  caseMessages,
+  CaseSettled,
+  EffectHeartbeat,
   EffectReported,
   EffectRequested,
   GroupRequested,
@@ -54,6 +57,10 @@ export const routes = (handle: EffectHandlers) => [
   on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
   }),
+  on(topics.toolResults, EffectHeartbeat, handle.alive),
+  on<RunEffects, EffectEvent, typeof CaseSettled.schema._output>(topics.reconciliationEvents, CaseSettled, handle.caseSettled, {
+    locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
+  }),
 ];
 
 export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent> => ({
@@ -62,6 +69,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   inbound: [
     { name: topics.runEvents, writtenBy: 'service', types: runMessages },
     { name: topics.toolResults, writtenBy: 'outsider', types: toolResultMessages },
+    { name: topics.reconciliationEvents, writtenBy: 'service', types: caseMessages },
   ],
   routes: routes(handle),
   initial: noEffects,

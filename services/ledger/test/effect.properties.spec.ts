@@ -3,7 +3,8 @@ import { fold } from '@holdfast/kernel';
 import { FailureClass, Pool, type EffectClass, type Outcome } from '@holdfast/protocol';
 import fc from 'fast-check';
 import { ownKey, type Claim } from '../src/domain/claim.js';
-import { effectDecider, type EffectCommand } from '../src/domain/decide.js';
+import type { EffectCommand } from '../src/domain/commands.js';
+import { effectDecider } from '../src/domain/decide.js';
 import { isOpen, type EffectEvent, type RunEffects } from '../src/domain/effect.js';
 import { digest, due, hostLost, key, now, otherDigest, owner, pool, report, request, sending, step, tool } from './kit.js';
 

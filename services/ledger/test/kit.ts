@@ -16,7 +16,9 @@ import {
   type RetryPolicy,
 } from '@holdfast/protocol';
 import { ownKey, type Claim } from '../src/domain/claim.js';
-import { effectDecider, REPORT_GRACE_MS, type EffectCommand, type Sending } from '../src/domain/decide.js';
+import type { EffectCommand, Sending } from '../src/domain/commands.js';
+import { effectDecider, REPORT_GRACE_MS } from '../src/domain/decide.js';
+import { openGate } from '../src/domain/health.js';
 import type { EffectEvent } from '../src/domain/effect.js';
 
 type Command<Type extends EffectCommand['type']> = Extract<EffectCommand, { type: Type }>;
@@ -73,11 +75,12 @@ export const request = (effect: EffectClass = 'irreversible', over: { claim?: Cl
   call: callOf(effect, over.call),
   fence: 2,
   claim: over.claim ?? ownKey,
+  gate: openGate,
   ...sending(effect, over.at),
 });
 
 export const report = (attempt: number, outcome: Outcome, effect: EffectClass = 'irreversible', at = now): Command<'report'> => ({ type: 'report', step, attempt, outcome, ...sending(effect, at) });
-export const due = (at: number, effect: EffectClass = 'irreversible', claim: Claim = ownKey): Command<'due'> => ({ type: 'due', step, claim, ...sending(effect, at) });
+export const due = (at: number, effect: EffectClass = 'irreversible', claim: Claim = ownKey): Command<'due'> => ({ type: 'due', step, claim, gate: openGate, ...sending(effect, at) });
 export const hostLost = (takenSeq: number, effect: EffectClass = 'irreversible', of = pool): Command<'host_lost'> => ({ type: 'host_lost', step, pool: of, takenSeq, ...sending(effect) });
 
 /** An attempt as it stands in the stream. The first carries the arguments. */

@@ -23,6 +23,7 @@ import {
   type EffectFailed,
   type EffectOutcomeUnknown,
   type EffectRejected,
+  type EffectRetryScheduled,
   type EffectSucceeded,
   type Evidence,
   type FinishRun,
@@ -38,8 +39,7 @@ import {
   type StartRun,
   type ToolContract,
 } from '@holdfast/protocol';
-import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
-import { ArgumentChecker } from './arguments.js';
+import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
 import { decide } from './domain/decide.js';
 import type { Run, RunEvent } from './domain/run.js';
@@ -59,7 +59,7 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 @Injectable()
 export class RunHandlers {
   readonly #contracts: ContractBook;
-  readonly #arguments = new ArgumentChecker();
+  readonly #arguments = new SchemaChecker('input');
 
   constructor(contracts: ContractBook) {
     this.#contracts = contracts;
@@ -150,6 +150,11 @@ export class RunHandlers {
   unknown = (inbound: In<typeof EffectOutcomeUnknown>, turn: RunTurn): void => {
     const { step, attempt, cause, message } = inbound.data;
     this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'block', at: turn.now, step, attempt, cause, message });
+  };
+
+  retried = (inbound: In<typeof EffectRetryScheduled>, turn: RunTurn): void => {
+    const { step, attempt, because } = inbound.data;
+    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'release', at: turn.now, step, attempt, because });
   };
 
   /** A run's lane has a new holder: it gets its grant. */

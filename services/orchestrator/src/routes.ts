@@ -8,6 +8,7 @@ import {
   effectMessages,
   EffectOutcomeUnknown,
   EffectRejected,
+  EffectRetryScheduled,
   EffectSucceeded,
   FinishRun,
   intentMessages,
@@ -41,6 +42,7 @@ export const routes = (handle: RunHandlers) => [
   on(topics.effectEvents, EffectFailed, handle.failed),
   on(topics.effectEvents, EffectConflicted, handle.conflicted),
   on(topics.effectEvents, EffectOutcomeUnknown, handle.unknown),
+  on(topics.effectEvents, EffectRetryScheduled, handle.retried),
 ];
 
 export const orchestrator = (handle: RunHandlers): Service<Run, RunEvent> => ({

@@ -1,4 +1,4 @@
-export { CONTRACTS, runService, SERVICE, SOURCE, startService, type RunServiceOptions } from './run-service.js';
+export { BROKERS, CONTRACTS, LOG, runService, SERVICE, SOURCE, startService, type RunServiceOptions, type ServiceLog } from './run-service.js';
 export { databaseUrl, readSettings, ServiceSettings } from './settings.js';
 export { LoopTransport, type Running } from './transport.js';
 export { unreadyBecause } from './health.js';

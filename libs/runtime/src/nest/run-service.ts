@@ -22,27 +22,34 @@ import { partitionEnds } from '../kafka/topics.js';
 export const CONTRACTS = Symbol('contracts');
 /** The service's own `ce_source`. */
 export const SOURCE = Symbol('source');
+/** Addresses of the brokers: `readonly string[]`. */
+export const BROKERS = Symbol('brokers');
+/** The process's own log: a `ServiceLog`. */
+export const LOG = Symbol('log');
+export type ServiceLog = Pick<Logger, 'info' | 'warn' | 'error'>;
 /** What the loop runs: a provider of type `Service`. */
 export const SERVICE = Symbol('service');
 
 export interface RunServiceOptions {
   readonly name: string;
-  /** Provides `SERVICE`; its providers may inject `CONTRACTS` and `SOURCE`. */
+  /** Provides `SERVICE`; its providers may inject the other tokens. */
   readonly module: new () => object;
   readonly migrations?: readonly (new () => MigrationInterface)[];
 }
 
 @Module({})
 class PlatformModule {
-  static with(contracts: ContractBook, source: string): DynamicModule {
+  static with(contracts: ContractBook, source: string, brokers: readonly string[], log: ServiceLog): DynamicModule {
     return {
       module: PlatformModule,
       global: true,
       providers: [
         { provide: CONTRACTS, useValue: contracts },
         { provide: SOURCE, useValue: source },
+        { provide: BROKERS, useValue: brokers },
+        { provide: LOG, useValue: log },
       ],
-      exports: [CONTRACTS, SOURCE],
+      exports: [CONTRACTS, SOURCE, BROKERS, LOG],
     };
   }
 }
@@ -73,7 +80,7 @@ export async function runService<State, Event extends Message>(options: RunServi
 
   const transport = new LoopTransport();
   const app = await NestFactory.createMicroservice(
-    { module: class ServiceModule {}, imports: [PlatformModule.with(contracts, source), options.module] },
+    { module: class ServiceModule {}, imports: [PlatformModule.with(contracts, source, brokers, log), options.module] },
     { strategy: transport, logger: ['error', 'warn'], abortOnError: false },
   );
   const fatal = (error: Error): void => {

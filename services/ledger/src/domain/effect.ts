@@ -32,6 +32,14 @@ export interface EffectFacts {
   /** Null for an effect that needs no further attempt sent (fired locally, and ended). */
   readonly args: Json;
   readonly fence: number;
+  /** When the first attempt was sent, as far as is known: what a limit on elapsed time counts from. */
+  readonly since: Instant | null;
+  /** Attempts at effects that the run may make in all. */
+  readonly attemptsMax: number | null;
+  /** The step whose arguments this one mends. */
+  readonly repairs: Step | null;
+  /** What a case settled, and about which attempt: a later end may say the opposite. */
+  readonly verdict: { readonly attempt: Attempt; readonly status: 'applied' | 'not_applied'; readonly by: string } | null;
 }
 
 export interface Dispatched {
@@ -39,12 +47,16 @@ export interface Dispatched {
   readonly pool: Pool;
   readonly notAfter: Instant;
   readonly deadline: Instant;
+  /** Without a sign of life by then it is lost; null: only its deadline counts. */
+  readonly aliveUntil: Instant | null;
   readonly taskSeq: number;
 }
 
 /** `late`: ends that are in the stream already, by their token, so that each is recorded once. */
 export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | ({ readonly status: 'dispatched' } & Dispatched)
+    /** May not be sent yet; has not fired. */
+    | { readonly status: 'held'; readonly attempt: Attempt; readonly until: Instant; readonly because: string }
     | { readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant; readonly failure: Failure }
     | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null }
     /** Waits for the outcome of another run's effect under the same key. */
@@ -63,6 +75,7 @@ export const noEffects: RunEffects = new Map();
 export const isOpen = (effect: Effect): boolean => {
   switch (effect.status) {
     case 'dispatched':
+    case 'held':
     case 'retry_scheduled':
     case 'unknown':
     case 'joined':
@@ -81,7 +94,9 @@ export const isOpen = (effect: Effect): boolean => {
 export function dueAt(effect: Effect): Instant | null {
   switch (effect.status) {
     case 'dispatched':
-      return effect.deadline;
+      return lostAt(effect);
+    case 'held':
+      return effect.until;
     case 'retry_scheduled':
       return effect.retryAt;
     case 'joined':
@@ -89,6 +104,16 @@ export function dueAt(effect: Effect): Instant | null {
     default:
       return null;
   }
+}
+
+/** When the ledger gives an attempt up if it hears nothing. */
+export const lostAt = ({ deadline, aliveUntil }: Dispatched): Instant => Math.min(deadline, aliveUntil ?? deadline);
+
+/** Attempts made in the whole run. */
+export function attemptsOf(effects: RunEffects): number {
+  let sum = 0;
+  for (const effect of effects.values()) sum += effect.status === 'joined' || effect.status === 'conflicted' ? 0 : effect.status === 'held' ? effect.attempt - 1 : effect.attempt;
+  return sum;
 }
 
 export function evolve(effects: RunEffects, event: EffectEvent): RunEffects {
@@ -99,21 +124,22 @@ export function evolve(effects: RunEffects, event: EffectEvent): RunEffects {
 function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | undefined {
   switch (event.type) {
     case 'EffectDispatched': {
-      const { step, key, tool, effect, keyScope, digest, args, fence, attempt, pool, notAfter, deadline, taskSeq } = event.data;
-      const facts = { step, key, tool, effect, keyScope, digest, fence, args: args ?? before?.args ?? null, late: before?.late ?? new Set<string>() };
-      return { ...facts, status: 'dispatched', attempt, pool, notAfter, deadline, taskSeq };
+      const { attempt, pool, notAfter, deadline, taskSeq, aliveUntil } = event.data;
+      return { ...sent(before, event.data), status: 'dispatched', attempt, pool, notAfter, deadline, taskSeq, aliveUntil: aliveUntil ?? null };
     }
-    case 'EffectJoined': {
-      const { step, key, tool, digest, owner } = event.data;
-      return { step, key, tool, effect: 'irreversible', keyScope: 'target', digest, args: null, fence: 0, late: new Set(), status: 'joined', owner, attempt: 1 };
+    case 'EffectHeld': {
+      const { attempt, until, message } = event.data;
+      return { ...sent(before, event.data), status: 'held', attempt, until, because: message };
     }
-    case 'EffectConflicted': {
-      const { step, key, tool, digest, owner } = event.data;
-      return { step, key, tool, effect: 'irreversible', keyScope: 'target', digest, args: null, fence: 0, late: new Set(), status: 'conflicted', owner, attempt: 1 };
-    }
+    case 'EffectProgressed':
+      return before?.status === 'dispatched' && before.attempt === event.data.attempt ? { ...before, aliveUntil: event.data.aliveUntil } : before;
+    case 'EffectJoined':
+      return { ...shared(event.data), status: 'joined', owner: event.data.owner, attempt: 1 };
+    case 'EffectConflicted':
+      return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...facts, status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
+      return facts && { ...withVerdict(facts, event.data, 'applied'), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);
@@ -121,11 +147,11 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
     }
     case 'EffectFailed': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'failed', attempt: event.data.attempt, failure: event.data.failure, evidence: event.data.evidence };
+      return facts && { ...withVerdict(facts, event.data, 'not_applied'), status: 'failed', attempt: event.data.attempt, failure: event.data.failure, evidence: event.data.evidence };
     }
     case 'EffectRetryScheduled': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'retry_scheduled', attempt: event.data.attempt, retryAt: event.data.retryAt, failure: event.data.failure };
+      return facts && { ...withVerdict(facts, event.data, 'not_applied'), status: 'retry_scheduled', attempt: event.data.attempt, retryAt: event.data.retryAt, failure: event.data.failure };
     }
     case 'EffectOutcomeUnknown': {
       const facts = withEnd(factsOf(before, event.data), event);
@@ -133,6 +159,8 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
     }
     case 'LateResultRecorded':
       return before && { ...before, late: new Set(before.late).add(lateToken(event.data.attempt, event.data.outcome)) };
+    case 'VerdictContradicted':
+      return before && { ...before, late: new Set(before.late).add(contradictionToken(event.data.attempt, event.data.outcome)) };
     case 'DuplicateEffectDetected':
       return before && { ...before, late: new Set(before.late).add(duplicateToken(event.data.attempts)) };
     default:
@@ -142,6 +170,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
 
 /** One end of one attempt: the same, told twice, is one piece of evidence. */
 export const lateToken = (attempt: Attempt, outcome: Outcome): string => `${attempt}:${JSON.stringify(outcome)}`;
+export const contradictionToken = (attempt: Attempt, outcome: Outcome): string => `contradiction:${lateToken(attempt, outcome)}`;
 export const duplicateToken = (attempts: readonly Attempt[]): string => `duplicate:${[...attempts].sort((a, b) => a - b).join(',')}`;
 
 /** What an attempt's end came to, in the words of its event: whoever reports it again says nothing new. Null for a success, which is told apart by its attempt. */
@@ -166,16 +195,58 @@ function withEnd(facts: Facts | undefined, event: EffectEvent): Facts | undefine
 
 type Facts = EffectFacts & { readonly late: ReadonlySet<string> };
 
+type Sent = { step: Step; key: OperationKey; tool: Named; effect: EffectClass; keyScope: 'run' | 'target'; digest: Digest; fence: number } & {
+  args?: Json | undefined;
+  since?: Instant | undefined;
+  attemptsMax?: number | undefined;
+  repairs?: Step | undefined;
+};
+
+/** Facts of an effect that is sent, or waits to be: what its first event said holds. */
+function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, digest, fence, args, since, attemptsMax, repairs }: Sent): Facts {
+  return {
+    step,
+    key,
+    tool,
+    effect,
+    keyScope,
+    digest,
+    fence,
+    args: args ?? before?.args ?? null,
+    since: before?.since ?? since ?? null,
+    attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
+    repairs: before?.repairs ?? repairs ?? null,
+    verdict: before?.verdict ?? null,
+    late: before?.late ?? new Set<string>(),
+  };
+}
+
+/** Facts of an effect whose key another run holds. */
+const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
+
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, verdict, late }: Facts): Facts => ({
+  step,
+  key,
+  tool,
+  effect,
+  keyScope,
+  digest,
+  args,
+  fence,
+  since,
+  attemptsMax,
+  repairs,
+  verdict,
+  late,
+});
+
 /** The facts so far, or those that the first word on a locally fired effect brings. */
-function factsOf(
-  before: Effect | undefined,
-  data: { step: Step; key: OperationKey; local?: { tool: Named; effect: EffectClass; digest: Digest; args?: Json | undefined } | undefined },
-): Facts | undefined {
-  if (before !== undefined) {
-    const { step, key, tool, effect, keyScope, digest, args, fence, late } = before;
-    return { step, key, tool, effect, keyScope, digest, args, fence, late };
-  }
-  const { local } = data;
-  if (local === undefined) return undefined;
-  return { step: data.step, key: data.key, tool: local.tool, effect: local.effect, keyScope: 'run', digest: local.digest, args: local.args ?? null, fence: 0, late: new Set() };
+function factsOf(before: Effect | undefined, data: { step: Step; key: OperationKey; local?: Omit<Sent, 'step' | 'key' | 'keyScope' | 'fence'> | undefined }): Facts | undefined {
+  if (before !== undefined) return factsIn(before);
+  const { local, step, key } = data;
+  return local === undefined ? undefined : sent(undefined, { ...local, step, key, keyScope: 'run', fence: 0 });
+}
+
+function withVerdict(facts: Facts, data: { attempt: Attempt; reconciled?: { by: string } | undefined }, status: 'applied' | 'not_applied'): Facts {
+  return data.reconciled === undefined ? facts : { ...facts, verdict: { attempt: data.attempt, status, by: data.reconciled.by } };
 }

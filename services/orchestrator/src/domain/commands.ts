@@ -58,6 +58,8 @@ export type RunCommand =
   /** The ledger's word. */
   | { readonly type: 'settle'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly outcome: Exclude<Outcome, { status: 'unknown' }> }
   | { readonly type: 'block'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly cause: UnknownCause; readonly message: string }
+  /** The ledger sends another attempt after an unknown one, since that was proved not applied. */
+  | { readonly type: 'release'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly because: string }
   | { readonly type: 'unreadable'; readonly at: Instant; readonly intent: string; readonly reason: RejectReason; readonly message: string; readonly token: string }
   | { readonly type: 'poison'; readonly at: Instant; readonly message: string };
 

@@ -12,6 +12,7 @@ import {
   RunFinished,
   RunQuarantined,
   RunResumed,
+  StepReleased,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
@@ -57,6 +58,8 @@ export function decide(command: RunCommand, run: Run): RunDecision {
       return settle(command, run);
     case 'block':
       return block(command, run);
+    case 'release':
+      return release(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -75,6 +78,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'grant':
     case 'settle':
     case 'block':
+    case 'release':
     case 'poison':
       return ignore('run_over');
     case 'unreadable':
@@ -150,8 +154,8 @@ export function news(run: KnownRun, reports: readonly Report[] | undefined): Set
       if (report.outcome.status === 'succeeded') fresh.push(report);
       continue;
     }
-    const { tool, effect, key, digest, args } = step.call;
-    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args }) } });
+    const { tool, effect, key, digest, args, attemptsMax, repairs } = step.call;
+    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args, ...defined({ attemptsMax, repairs }) }) } });
   }
   return fresh;
 }
@@ -181,7 +185,7 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   const fire = data.fire ?? 'granted';
   // A worker fires a local call once its intent is acknowledged, before it hears of a refusal.
   const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && before === undefined;
-  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(data, identity, contract) } : because, data);
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(run, data, identity, contract) } : because, data);
 
   if (before !== undefined && !(before.kind === 'call' && before.bound && sameCall(before.call, tool, identity))) {
     return (
@@ -196,12 +200,12 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? overBudget(run, 1, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? answersNothing(run, data, place) ?? overBudget(run, 1, place);
   if (bad !== null) return no(bad);
   if (contract === null || (fire === 'local' && !mayFireLocally(contract))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
   }
-  return record(EffectRequested({ call: requestedCall(data, identity, contract), fire, ...progressOf(run, data) }));
+  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
 }
 
 const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run';
@@ -217,7 +221,16 @@ const sameCall = (recorded: RequestedCall, tool: Named, identity: CallIdentity):
 
 const describe = (step: NonNullable<ReturnType<KnownRun['steps']['get']>>): string => (step.kind === 'call' ? `a call of ${step.call.tool.name}` : `${step.as} "${step.name}"`);
 
-function requestedCall(data: { step: Step; tool: Named; args: RequestedCall['args']; target?: string | undefined }, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
+interface Wish {
+  readonly step: Step;
+  readonly tool: Named;
+  readonly args: RequestedCall['args'];
+  readonly target?: string | undefined;
+  readonly repairs?: Step | undefined;
+  readonly fallbackFor?: Step | undefined;
+}
+
+function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
   return {
     step: data.step,
     tool: data.tool,
@@ -228,6 +241,7 @@ function requestedCall(data: { step: Step; tool: Named; args: RequestedCall['arg
     key: identity.key,
     digest: identity.digest,
     digestVersion: identity.digestVersion,
+    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax }),
   };
 }
 
@@ -239,6 +253,20 @@ function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 
     return { ...place, reason: 'invalid_arguments', message: `arguments of ${tool.name}@${tool.version}: ${identity.invalid}`, token: `args:${place.step ?? ''}:${identity.digest}` };
   }
   return null;
+}
+
+/** A call that mends or replaces another must name one that failed so, and that nothing else answers yet. */
+function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'call'>['data'], place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
+  const answered = repairs ?? fallbackFor;
+  if (answered === undefined) return null;
+  const no = (message: string): Refusal => ({ ...place, reason: 'invalid', message, token: `answers:${place.step ?? ''}:${answered}` });
+  if (repairs !== undefined && fallbackFor !== undefined) return no('a call either mends a failed step or takes over for it, not both');
+  const failed = run.steps.get(answered);
+  const failure = failed?.kind === 'call' && failed.outcome?.status === 'failed' ? failed.outcome.failure : null;
+  if (failed?.kind !== 'call' || failure === null) return no(`step ${answered} is no call that failed`);
+  for (const step of run.steps.values()) if (step.kind === 'call' && (step.call.repairs ?? step.call.fallbackFor) === answered && (step.call.repairs === undefined) === (repairs === undefined)) return no(`step ${answered} is answered by step ${step.call.step} already`);
+  if (repairs !== undefined) return failure.repairable === true && sameNamed(failed.call.tool, tool) ? null : no(`step ${answered} can't be mended by a call of ${tool.name}`);
+  return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
 }
 
 function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
@@ -267,7 +295,7 @@ function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDe
     if (identity.contract === null || !mayFireLocally(identity.contract)) {
       return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data);
     }
-    requested.push(requestedCall(member, identity, identity.contract));
+    requested.push(requestedCall(run, member, identity, identity.contract));
   }
   return record(GroupRequested({ step, calls: requested, ...progressOf(run, data) }));
 }
@@ -369,6 +397,12 @@ function block({ step, attempt, cause, message, at }: Command<'block'>, run: Kno
   if (state?.kind !== 'call') return ignore('step_unknown');
   if (state.outcome !== null) return ignore('already_settled');
   return record(RunBlocked({ step, attempt, cause, message, since: at }));
+}
+
+function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
+  const state = run.steps.get(step);
+  if (state?.kind !== 'call') return ignore('step_unknown');
+  return state.outcome?.status === 'unknown' ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
 }
 
 /** Leaves out members without a value, so that they don't stand as `undefined`. */

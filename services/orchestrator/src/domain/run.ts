@@ -188,6 +188,8 @@ export function evolve(run: Run, event: RunEvent): Run {
       const { step, attempt, cause, message } = event.data;
       return withSteps(known, settle(known, { step, attempt, outcome: { status: 'unknown', cause, message } }));
     }
+    case 'StepReleased':
+      return withSteps(known, released(known, event.data));
     case 'IntentRejected': {
       const refused = new Set(known.refused).add(event.data.token);
       const { bound } = event.data;
@@ -238,6 +240,12 @@ function refired(steps: ReadonlyMap<Step, StepState>, again: readonly { step: St
     if (state?.kind === 'call') next.set(step, { ...state, attempt });
   }
   return next;
+}
+
+/** Nobody doubts the attempt before any more: the step is under way again. */
+function released(run: RunFacts, { step, attempt }: { readonly step: Step; readonly attempt: Attempt }): Entry[] {
+  const state = run.steps.get(step);
+  return state?.kind === 'call' && state.outcome?.status === 'unknown' ? [[step, { ...state, attempt: attempt + 1, outcome: null }]] : [];
 }
 
 /** An end that is known stays; unknown gives way to anything proved. A local failure is the ledger's to judge, not an end. */
