@@ -1,10 +1,11 @@
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
+import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, SERVICES, startHoldfast, type Stack } from '@holdfast/deploy';
 import { HoldfastClient } from '@holdfast/sdk';
 import { TASK_AGENT } from './agent.js';
 import { killInTurn, killsInFlight, type Kill } from './killer.js';
+import { personDecides } from './person.js';
 import { seeded } from './random.js';
 import { readTasks, type Task } from './task-file.js';
 import { Watch } from './watch.js';
@@ -16,6 +17,8 @@ export interface TaskOptions {
   readonly kill: number;
   readonly seed: number;
   readonly reword: boolean;
+  /** The tools have no probe; a stand-in for a person decides. */
+  readonly blind: boolean;
   readonly say: (text: string) => void;
 }
 
@@ -40,9 +43,7 @@ export interface TaskRow {
 }
 
 const WORKERS = 2;
-/** With nothing new for this long, what is blocked stays blocked. */
-const QUIET_MS = 6000;
-/** Longer than the longest time that the ledger waits for an attempt. */
+/** Longer than the longest time that the ledger waits for an attempt, or a case for its next look. */
 const STALLED_MS = 60_000;
 
 /** Runs every task of a file on a stack of its own, kills what it is told to, and counts in the world. */
@@ -60,7 +61,7 @@ export async function runTasks(options: TaskOptions): Promise<{ result: TaskResu
     try {
       await watch.open(stack.brokers);
       const tools = [...new Set(tasks.flatMap(({ actions }) => actions.map(({ tool }) => tool)))];
-      for (let i = 1; i <= WORKERS; i += 1) workers.push(worker(stack, dir, i, { DEMO_WORLD: worldUrl, DEMO_SEED: String(options.seed), DEMO_TOOLS: JSON.stringify(tools) }));
+      for (let i = 1; i <= WORKERS; i += 1) workers.push(worker(stack, dir, i, { DEMO_WORLD: worldUrl, DEMO_SEED: String(options.seed), DEMO_TOOLS: JSON.stringify(tools), DEMO_BLIND: String(options.blind) }));
       options.say(`starting ${WORKERS} workers …`);
       await Promise.all(workers.map((process) => process.start()));
       return await play({ ...options, stack, watch, workers, world, worldUrl, taskList: tasks });
@@ -100,6 +101,8 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
   const before = await lastRow(world);
   const begun = Date.now();
   let over = false;
+  let settledAll = false;
+  const person = playing.blind ? personDecides({ stack, world, say, stopped: () => settledAll }) : Promise.resolve();
   const progress = setInterval(() => say(progressLine(watch, taskList.length)), 1000);
   try {
     const waiting = [...taskList];
@@ -119,7 +122,7 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
       reword: playing.reword,
       more,
       victims: [
-        ...stack.services.map((process) => ({ process, kind: process.name.startsWith('ledger') ? ('ledger' as const) : ('orchestrator' as const) })),
+        ...stack.services.flatMap((process) => SERVICES.filter((service) => process.name.startsWith(service)).map((kind) => ({ process, kind }))),
         ...workers.map((process) => ({ process, kind: 'worker' as const })),
       ],
       onKill: ({ name }) => say(`kill -9 ${name}`),
@@ -147,19 +150,19 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
     return { result, rows, kills: killed };
   } finally {
     clearInterval(progress);
-    await client.close();
+    settledAll = true;
+    await Promise.all([client.close(), person]);
   }
 }
 
-/** Every run has ended, or is blocked on an unknown and nothing has moved for a while. */
+/** Every run has ended, or nothing has moved for longer than anything may take. */
 async function settled(watch: Watch, tasks: readonly Task[]): Promise<void> {
   for (;;) {
     const runs = tasks.map(({ task }) => watch.runs.get(task));
-    const open = runs.filter((run) => run === undefined || run.status === 'accepted').length;
-    const blocked = runs.filter((run) => run?.status === 'blocked').length;
+    const open = runs.filter((run) => run === undefined || run.status === 'accepted' || run.status === 'blocked').length;
     const last = Math.max(0, ...[...watch.runs.values()].map(({ changedAt }) => changedAt));
     const quiet = last === 0 ? 0 : Date.now() - last;
-    if (open === 0 && (blocked === 0 || quiet > QUIET_MS)) return;
+    if (open === 0) return;
     if (quiet > STALLED_MS) return; // The table shows what stands still.
     await watch.change(500);
   }
