@@ -136,10 +136,28 @@ export const contractMessages = [ToolDeclared, AgentDeclared] as const;
 /** Key of a contract's record on the compacted topic. */
 export const contractKey = (kind: 'tool' | 'agent', named: Named): string => `${kind}:${named.name}@${named.version}`;
 
+/** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers. */
+export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs'>): boolean =>
+  contract.effect !== 'irreversible' && contract.keyScope === 'run' && contract.concurrencyMax === undefined && contract.targetRemembersKeysForMs === undefined;
+
 /** Warnings that a worker logs at start and `contracts check` fails on. */
 export function contractWarnings(contract: ToolContract): string[] {
-  if (contract.effect !== 'irreversible' || contract.probe !== null || contract.owner !== null) return [];
-  return [`tool ${contract.name}@${contract.version} is irreversible and has neither a probe nor an owner: nobody can settle an unknown outcome of it; declare probe or owner`];
+  const { effect, probe, owner, settleDelayMs, heartbeatMs, timeoutMs, queueMs, targetRemembersKeysForMs } = contract;
+  const tool = `tool ${contract.name}@${contract.version}`;
+  const warnings: string[] = [];
+  if (effect === 'irreversible' && probe === null && owner === null) {
+    warnings.push(`${tool} is irreversible and has neither a probe nor an owner: nobody can settle an unknown outcome of it; declare probe or owner`);
+  }
+  if (effect === 'irreversible' && probe !== null && !probe.sealing && settleDelayMs === null) {
+    warnings.push(`${tool} is irreversible and its probe neither seals nor comes with a settle delay: it can never prove that an attempt was not applied; declare settleDelay, or a probe that seals`);
+  }
+  if (heartbeatMs !== undefined && heartbeatMs >= timeoutMs) {
+    warnings.push(`${tool} is to show life every ${heartbeatMs} ms, and an attempt ends after ${timeoutMs} ms: its heartbeats change nothing; declare a longer timeout or a shorter heartbeat`);
+  }
+  if (targetRemembersKeysForMs !== undefined && targetRemembersKeysForMs <= queueMs + timeoutMs) {
+    warnings.push(`${tool}: its target forgets an operation key after ${targetRemembersKeysForMs} ms, while one attempt may wait and take ${queueMs + timeoutMs} ms: no second attempt will be made; declare a shorter queueTimeout or timeout`);
+  }
+  return warnings;
 }
 
 /** How far the clocks of hosts and services may differ. Milliseconds; NTP keeps them far closer. */

@@ -1,6 +1,7 @@
 import { unreachable } from '@holdfast/kernel';
 import {
   CallTool,
+  mayFireLocally,
   operationKey,
   type Fire,
   type HistoryStep,
@@ -30,6 +31,12 @@ export interface PreparedCall {
   readonly local: ToolDefinition | undefined;
 }
 
+/** What a call answers to, where it answers a failed one. */
+export interface CallMarks {
+  readonly repairs?: Step;
+  readonly fallbackFor?: Step;
+}
+
 /** How soon to ask again whether the hold on the lane is fresh, milliseconds. */
 const LEASE_RECHECK_MS = 500;
 
@@ -51,13 +58,14 @@ export class Calls {
   ) {}
 
   /** One call, recorded by itself. */
-  call(step: Step, tool: ToolReference, args: unknown): Promise<unknown> {
+  call(step: Step, tool: ToolReference, args: unknown, marks: CallMarks = {}): Entry {
     const recorded = this.recorded(step, tool, args);
-    if (recorded !== undefined) return recorded.promise;
+    if (recorded !== undefined) return recorded;
     const prepared = this.prepare(tool, args);
     const entry = open(this.core, step, 'call', tool.name);
-    this.core.completions.live(() => this.#intend(entry, prepared));
-    return entry.promise;
+    entry.args = prepared.args;
+    this.core.completions.live(() => this.#intend(entry, prepared, marks));
+    return entry;
   }
 
   /** The entry of a call that the history holds; undefined for a new one. */
@@ -71,6 +79,7 @@ export class Calls {
     const entry = open(core, step, 'call', tool.name);
     entry.rank = answer.rank;
     entry.logged = true;
+    entry.args = recorded.call.args;
     const early = this.#early.get(step);
     this.#early.delete(step);
     if (recorded.outcome !== undefined && recorded.outcome.status !== 'unknown') this.#settle(entry, recorded.outcome);
@@ -90,8 +99,8 @@ export class Calls {
     if (!parsed.success) throw new InvalidArguments(`${what} don't fit its schema: ${clipped(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`).join('; '), MESSAGE_MAX - 300)}`);
     const target = tool.targetOf(parsed.data);
     if (target !== undefined && (target.length === 0 || target.length > 500)) throw new InvalidArguments(`the target of ${tool.name}@${tool.version} has ${target.length} characters; it takes 1 to 500`);
-    const mayFire = tool.effect !== 'irreversible' && tool.keyScope === 'run';
-    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: mayFire ? this.core.port.hosted(tool.name, tool.version) : undefined };
+    const hosted = this.core.port.hosted(tool.name, tool.version);
+    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: hosted !== undefined && mayFireLocally(hosted) ? hosted : undefined };
   }
 
   /** Fires a local attempt whose intent is acknowledged. */
@@ -189,7 +198,7 @@ export class Calls {
     this.core.completions.settle(entry, { ok: false, error });
   }
 
-  #intend(entry: Entry, prepared: PreparedCall): void {
+  #intend(entry: Entry, prepared: PreparedCall, marks: CallMarks): void {
     const { local } = prepared;
     const fire: Fire = local === undefined ? 'granted' : 'local';
     const data = {
@@ -198,6 +207,7 @@ export class Calls {
       args: prepared.args,
       ...(prepared.target === undefined ? {} : { target: prepared.target }),
       fire,
+      ...marks,
       fence: this.core.fence,
     };
     const draft: Draft = {
