@@ -36,7 +36,7 @@ export function worldTool(name: string, world: pg.Pool, { seed, blind }: { reado
     output: Result,
     timeout: 10_000,
     queueTimeout: 6000,
-    settleDelay: SETTLE_DELAY_MS,
+    ...(isPure(name) ? {} : { settleDelay: SETTLE_DELAY_MS }),
     // Workers that are killed again and again let many tasks grow too old to fire.
     retry: { attemptsMax: 50, maxMs: 2000 },
     owner: 'the person who runs the demo',
