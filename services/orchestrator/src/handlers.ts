@@ -210,7 +210,7 @@ export class RunHandlers {
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, observed, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
@@ -218,7 +218,13 @@ export class RunHandlers {
     turn.record(
       stream,
       tenant,
-      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
+      IntentRejected({
+        ...refusal,
+        ...(settles === undefined ? {} : { settles: [...settles] }),
+        ...(bound === undefined ? {} : { bound }),
+        ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
+        ...(observed === undefined ? {} : { observed: [...observed] }),
+      }),
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
