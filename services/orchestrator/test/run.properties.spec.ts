@@ -91,7 +91,6 @@ const holds = (look: (command: RunCommand, decision: RunDecision, before: Run, a
     fc.property(histories, (all) => {
       play(all, look);
     }),
-    { numRuns: 300 },
   );
 
 const fenceOf = (run: Run): number => ('lease' in run ? (run.lease?.fence ?? 0) : 0);
