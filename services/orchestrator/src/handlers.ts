@@ -35,6 +35,7 @@ import {
   type ReportDivergence,
   type ReportSteps,
   type ReportTry,
+  type Settled,
   type StartRun,
   type ToolContract,
 } from '@holdfast/protocol';
@@ -228,6 +229,7 @@ export class RunHandlers {
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
+    this.#tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
     const { token: _, ...told } = refusal;
     turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
   }
@@ -238,6 +240,7 @@ export class RunHandlers {
     if (!isRun(run) || run.lease === null) return;
     const { worker, fence } = run.lease;
     const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
+    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.fence, event.data.settles ?? []);
     switch (event.type) {
       case 'RunAccepted':
       case 'LeaseGranted':
@@ -256,6 +259,18 @@ export class RunHandlers {
         return send(IntentRefused({ worker, intent: 'any', fence, reason: 'run_quarantined', message: event.data.message }));
       default:
         return; // The worker has seen it itself, or need not know.
+    }
+  }
+
+  /** Ends that a former holder reported: the present one has not seen them, and the ledger's word on them will be no news. */
+  #tellEnds(stream: string, tenant: string, turn: RunTurn, reporter: number | undefined, settles: readonly Settled[]): void {
+    const run = turn.state(stream);
+    if (run.status !== 'open' || run.lease === null || reporter === run.lease.fence) return;
+    const { worker, fence } = run.lease;
+    for (const { step } of settles) {
+      const state = run.steps.get(step);
+      if (state?.kind !== 'call' || state.outcome === null || state.outcome.status === 'unknown') continue;
+      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt: state.attempt, outcome: state.outcome }));
     }
   }
 
