@@ -171,6 +171,16 @@ describe('inside a group', () => {
     expect(calls(stand)).toContainEqual({ step: '3', tool: 'cheque', args: { n: 1001 }, fallbackFor: '1' });
   });
 
+  it('a branch that is over takes no further step: its call keeps its own failure', async () => {
+    const stand = world(saying(failed('transient', { fallback: byCheque })));
+    await stand.execute(agent(async (run) => {
+      let left: Promise<unknown> = Promise.resolve();
+      await run.all([(a) => { left = a.call(transfer, { n: 1 }); return null; }]);
+      return left.catch(told);
+    }));
+    expect([value(stand), calls(stand).length]).toEqual(['transfer at 1.1.1: transient', 1]);
+  });
+
   it('recorded as one, a call is neither mended nor taken over', async () => {
     const stand = world(undefined);
     await stand.execute(agent(async (run) => run.all([(a) => a.call(look, { n: 1 }, { repair: () => ({ n: 2 }) })], { checkpoint: 'group' }).catch((error: unknown) => (error instanceof GroupNotAllowed ? error.message : error))));
@@ -231,18 +241,18 @@ describe('an outcome that is unknown', () => {
 
   it.each([false, true])('is waited for, in the history as well, and settled later it is as if the call had returned (settled before the code asks: %s)', async (before) => {
     const stand = world(() => unknown);
-    const code = agent(async (run) => [(await run.call(transfer, { n: 1 })).n, run.degraded]);
+    const code = agent(async (run) => { await run.step('before', () => 0); return [(await run.call(transfer, { n: 1 })).n, run.degraded]; });
     stand.begin(code);
     await stand.quiet();
-    expect(names(stand.messages)).toEqual(['CallTool 1']);
+    expect(names(stand.messages)).toEqual(['RecordStep 1', 'CallTool 2']);
     stand.crash();
     const executor = stand.begin(code);
-    expect(stand.grant(code, null).steps).toMatchObject([{ kind: 'call', outcome: { status: 'unknown' } }]);
+    expect(stand.grant(code, null).steps).toMatchObject([{ kind: 'record' }, { kind: 'call', outcome: { status: 'unknown' } }]);
     if (!before) await stand.quiet();
-    stand.settle('1' as Step, 1, unknown);
-    stand.settle('1' as Step, 1, succeeded);
+    stand.settle('2' as Step, 1, unknown);
+    stand.settle('2' as Step, 1, succeeded);
     await executor.finished;
-    expect([value(stand), names(stand.messages), stand.fired]).toEqual([[9, []], ['CallTool 1', 'FinishRun'], []]);
+    expect([value(stand), names(stand.messages), stand.fired]).toEqual([[9, []], ['RecordStep 1', 'CallTool 2', 'FinishRun'], []]);
   });
 
   it('that turns out a failure is taken over like any other', async () => {
