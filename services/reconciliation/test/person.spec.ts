@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { ignore, record } from '@holdfast/kernel';
-import { CaseAssigned, CaseCommandRefused, CaseSettled, isoTime, type MessageOf } from '@holdfast/protocol';
+import { CaseAssigned, CaseSettled, isoTime, type CaseCommandRefused, type MessageOf } from '@holdfast/protocol';
 import type { CaseEvent } from '../src/domain/case.js';
 import { ann, answered, APPLIED, applied, assign, eventsOf, given, key, looking, NOT_APPLIED, notApplied, now, open, opened, pending, played, READING_FROM, ref, resolve, sent, step } from './kit.js';
 
