@@ -139,17 +139,23 @@ describe.each(cells)('$failure of a $effect effect (not applied: $notApplied)', 
     expect([last?.envelope.type, last?.data]).toEqual([becomes.last, expect.objectContaining(becomes.data)]);
   });
 
-  test(becomes.last === 'EffectOutcomeUnknown' ? 'opens one case, and blocks its run' : 'opens no case', async () => {
+  test(becomes.last === 'EffectOutcomeUnknown' ? 'opens one case, and blocks its run' : 'opens no case', () => {
     if (becomes.last !== 'EffectOutcomeUnknown') return expect(casesOf(name)).toEqual([]);
     const [opened, ...more] = casesOf(name);
     expect(more).toEqual([]);
     expect(opened?.data).toMatchObject({ step: '1', attempt: becomes.fired, cause: becomes.data['cause'], tool: { name, version: '1' }, owner: 'the desk', nextLookAt: expect.any(Number) });
-    const shown = await showRun(stack.brokers, name);
-    expect(shown).toMatchObject({
-      phase: 'blocked',
-      unknown: [{ step: '1', tool: name, why: becomes.data['message'], case: `${name}/1/${becomes.fired}`, owner: 'the desk', since: iso(opened?.data['since']), nextLook: iso(opened?.data['nextLookAt']) }],
-      next: 'none until the outcome of step 1 is settled',
-    });
+    expect(stack.events(name).map(({ envelope }) => envelope.type)).toEqual(['RunAccepted', 'EffectRequested', 'RunBlocked']);
+    expect(stack.events(name).at(-1)?.data).toMatchObject({ step: '1', attempt: becomes.fired, cause: becomes.data['cause'], message: becomes.data['message'], since: expect.any(Number) });
+  });
+});
+
+test.each(['idempotent-transient', 'irreversible-partial_effect'])('%s: people see the run blocked, with since when, whose it is and when it is looked at next', async (name) => {
+  const [opened] = casesOf(name);
+  const attempt = String(opened?.data['attempt']);
+  expect(await showRun(stack.brokers, name)).toMatchObject({
+    phase: 'blocked',
+    unknown: [{ step: '1', tool: name, why: opened?.data['message'], case: `${name}/1/${attempt}`, owner: 'the desk', since: iso(opened?.data['since']), nextLook: iso(opened?.data['nextLookAt']) }],
+    next: 'none until the outcome of step 1 is settled',
   });
 });
 
