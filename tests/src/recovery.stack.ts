@@ -3,6 +3,7 @@ import { showRun } from '@holdfast/cli';
 import { FailureClass, topics, type EffectClass, type Json } from '@holdfast/protocol';
 import { defineTool, Failed, stillUnknown, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
 import { z } from 'zod';
+import { eventually } from './support/eventually.js';
 import { STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
 import { work } from './support/worker.js';
 
@@ -68,7 +69,6 @@ const cells: readonly Case[] = FailureClass.options.flatMap((failure) =>
     return { name: `${effect}-${failure}${notApplied ? '-not-applied' : ''}`, effect, failure, notApplied, becomes: cell(failure) };
   }),
 );
-const open = cells.filter(({ becomes }) => becomes.last === 'EffectOutcomeUnknown');
 
 /** The world's own count, by run. */
 const sink = new Map<string, number[]>();
@@ -112,8 +112,7 @@ beforeAll(async () => {
   worker = await work(stack.brokers, { tools: cells.map(toolOf) });
   // All at once; each is judged on its own below.
   await Promise.all(cells.map(({ name }) => begin(name, name)));
-  await Promise.all(cells.map(({ name, becomes }) => stack.event(name, becomes.last === 'EffectOutcomeUnknown' ? 'RunBlocked' : 'EffectSettled')));
-  await Promise.all(open.map(({ name }) => stack.event(name, 'CaseOpened', undefined, topics.reconciliationEvents)));
+  await Promise.all(cells.map(({ name }) => eventually(`an end of ${name}`, () => stack.events(name).some(({ envelope }) => envelope.type === 'RunBlocked' || envelope.type === 'EffectSettled'))));
   await settledLanes();
 }, STACK_LIMIT_MS);
 
