@@ -60,10 +60,12 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 @Injectable()
 export class RunHandlers {
   readonly #contracts: ContractBook;
-  readonly #arguments = new SchemaChecker('input');
+  readonly #arguments: SchemaChecker;
 
-  constructor(contracts: ContractBook) {
+  /** `checker`: one for many handlers saves compiling each tool's schema anew. */
+  constructor(contracts: ContractBook, checker = new SchemaChecker('input')) {
     this.#contracts = contracts;
+    this.#arguments = checker;
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */

@@ -6,6 +6,7 @@ import { pause } from '../system.js';
 import { Lane } from './lane.js';
 import { Publisher } from './publisher.js';
 import type { Service } from './service.js';
+import type { Cached } from './streams.js';
 import { decideTurn, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
@@ -127,6 +128,15 @@ export class Loop<State, Event extends Message> {
       stuckMs: this.#busySince === null ? 0 : now - this.#busySince,
       waiting: this.#waiting,
     };
+  }
+
+  /** A stream's state as it stands in this instance's memory; undefined when it isn't held. */
+  peek(stream: string): Cached<State> | undefined {
+    for (const lane of this.#lanes.values()) {
+      const cached = lane.stream(stream);
+      if (cached !== undefined && !lane.gone) return cached;
+    }
+    return undefined;
   }
 
   async #run(): Promise<void> {
