@@ -1,0 +1,1 @@
+export { plannedRuns, Simulation } from './sim/simulation.js';

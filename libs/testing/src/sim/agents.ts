@@ -1,0 +1,162 @@
+import type { EffectClass } from '@holdfast/protocol';
+import { defineAgent, defineTool, EffectFailed, EffectRejected, Failed, IntentRefusedError, StepFailed, type AgentDefinition, type Run, type ToolDefinition } from '@holdfast/sdk';
+import { z } from 'zod';
+import type { Chance } from './chance.js';
+
+export interface ToolKind {
+  readonly name: string;
+  readonly effect: EffectClass;
+  readonly keyScope: 'run' | 'target';
+}
+
+/** One tool for each way to fire. Keys of scope `target` are granted whatever the class. */
+export const TOOLS: readonly [ToolKind, ...ToolKind[]] = [
+  { name: 'stock.read', effect: 'pure', keyScope: 'run' },
+  { name: 'rates.read', effect: 'pure', keyScope: 'target' },
+  { name: 'mail.put', effect: 'idempotent', keyScope: 'run' },
+  { name: 'books.put', effect: 'idempotent', keyScope: 'target' },
+  { name: 'card.charge', effect: 'irreversible', keyScope: 'run' },
+  { name: 'order.refund', effect: 'irreversible', keyScope: 'target' },
+];
+
+const args = z.object({ n: z.number(), target: z.string(), from: z.string() });
+
+/** How long a granted task may wait, and how long an attempt may take, milliseconds. */
+export const QUEUE_MS = 3000;
+export const TIMEOUT_MS = 1200;
+
+/** The tools as they are declared; each process puts its own way to the world into `execute`. */
+export const tools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keyScope }) => {
+  const spec = {
+    name,
+    version: '1',
+    effect,
+    input: args,
+    output: z.string(),
+    retry: { attemptsMax: 12, initialMs: 50, maxMs: 1000, factor: 2 },
+    timeout: TIMEOUT_MS,
+    queueTimeout: QUEUE_MS,
+    owner: 'the desk',
+    execute: (): string => {
+      throw new Error(`${name} is given its world by its process`);
+    },
+  };
+  return (keyScope === 'target' ? defineTool({ ...spec, keyScope, target: ({ target }) => target }) : defineTool(spec)) as unknown as ToolDefinition;
+});
+
+export type Op =
+  | { readonly do: 'call'; readonly tool: string; readonly n: number; readonly target: string; /** Takes what chance recorded into its arguments. */ readonly fromChance: boolean }
+  | { readonly do: 'step' | 'model'; readonly n: number; /** So many tries fail. */ readonly fails: number }
+  | { readonly do: 'now' | 'random' | 'uuid' }
+  | { readonly do: 'all'; readonly branches: readonly (readonly Op[])[]; readonly asOne: boolean };
+
+const op: z.ZodType<Op> = z.lazy(() =>
+  z.union([
+    z.object({ do: z.literal('call'), tool: z.string(), n: z.number(), target: z.string(), fromChance: z.boolean() }),
+    z.object({ do: z.enum(['step', 'model']), n: z.number(), fails: z.number() }),
+    z.object({ do: z.enum(['now', 'random', 'uuid']) }),
+    z.object({ do: z.literal('all'), branches: z.array(z.array(op)), asOne: z.boolean() }),
+  ]),
+);
+
+/** What recorded work really did: told by the agent's code each time it is done. */
+export type OnWork = (run: string, attempt: number, what: string) => void;
+
+/** The agent: carries out the program that it is given, and returns what each step came to. */
+export function interpreter(onWork: OnWork): AgentDefinition {
+  return defineAgent({
+    name: 'interpreter',
+    version: '1',
+    input: z.object({ program: z.array(op) }),
+    output: z.array(z.string()),
+    run: (run, { program }) => carryOut(run, program, onWork),
+  }) as unknown as AgentDefinition;
+}
+
+async function carryOut(run: Run, program: readonly Op[], onWork: OnWork): Promise<string[]> {
+  const said: string[] = [];
+  let chance = '';
+  for (const each of program) {
+    switch (each.do) {
+      case 'call':
+        said.push(await outcomeOf(() => callOf(run, each, chance)));
+        break;
+      case 'step':
+      case 'model':
+        said.push(await outcomeOf(() => workOf(run, each, onWork)));
+        break;
+      case 'now':
+        chance = String(run.now());
+        break;
+      case 'random':
+        chance = String(run.random());
+        break;
+      case 'uuid':
+        chance = run.uuid();
+        break;
+      case 'all': {
+        const branches = each.branches.map((branch) => (scope: Run) => (each.asOne ? onlyCall(scope, branch[0]) : carryOut(scope, branch, onWork)));
+        said.push(...(await run.all(branches, each.asOne ? { checkpoint: 'group' } : {})).flat());
+        break;
+      }
+    }
+  }
+  return said;
+}
+
+const callOf = (run: Run, { tool, n, target, fromChance }: Extract<Op, { do: 'call' }>, chance: string): Promise<unknown> => run.call(tool, { n, target, from: fromChance ? chance : '' });
+
+/** With checkpoint `group` a failed member fails the group: its error is the branch's result here. */
+const onlyCall = async (scope: Run, only: Op | undefined): Promise<string[]> => (only?.do === 'call' ? [await outcomeOf(() => callOf(scope, only, ''))] : []);
+
+function workOf(run: Run, { do: kind, n, fails }: Extract<Op, { n: number; fails: number }>, onWork: OnWork): Promise<string> {
+  const work = ({ attempt }: { attempt: number }): string => {
+    onWork(run.id, attempt, `${kind} ${n}`);
+    if (attempt <= fails) throw new Failed({ class: 'transient', message: 'as scripted' });
+    return `${kind}:${n}`;
+  };
+  return kind === 'step' ? run.step(`${kind} ${n}`, work) : run.model(`${kind} ${n}`, (attempt) => ({ output: work(attempt), usage: { tokensIn: n } }));
+}
+
+async function outcomeOf(ask: () => Promise<unknown>): Promise<string> {
+  try {
+    return String(await ask());
+  } catch (error) {
+    if (error instanceof EffectRejected) return 'rejected';
+    if (error instanceof EffectFailed) return `failed: ${error.failureClass}`;
+    if (error instanceof StepFailed) return `step failed: ${error.failureClass}`;
+    if (error instanceof IntentRefusedError) return `refused: ${error.reason}`;
+    throw error;
+  }
+}
+
+/** A random program of eight steps or more. `shared`: targets that other runs of the world may name too. */
+export function randomProgram(chance: Chance, run: string, shared: readonly string[]): Op[] {
+  let n = 0;
+  const call = (only: readonly ToolKind[] = TOOLS): Op => {
+    const { name, keyScope, effect } = chance.pick(only as [ToolKind, ...ToolKind[]]);
+    n += 1;
+    const sharedTarget = keyScope === 'target' && effect === 'irreversible' && chance.hits(0.25) ? shared[chance.whole(0, shared.length - 1)] : undefined;
+    // Whoever names a shared target says the same of it: what differs would depend on who came first.
+    return sharedTarget === undefined
+      ? { do: 'call', tool: name, n, target: `${run}/${n}`, fromChance: keyScope === 'run' && chance.hits(0.3) }
+      : { do: 'call', tool: name, n: 0, target: sharedTarget, fromChance: false };
+  };
+  const one = (depth: number): Op => {
+    const kind = chance.next();
+    n += 1;
+    if (kind < 0.58) return call();
+    if (kind < 0.74) return { do: chance.hits(0.5) ? 'step' : 'model', n, fails: chance.hits(0.15) ? chance.whole(1, 2) : 0 };
+    if (kind < 0.82) return { do: chance.pick(['now', 'random', 'uuid']) };
+    if (depth > 0) return call();
+    const asOne = chance.hits(0.3);
+    const local = TOOLS.filter(({ effect, keyScope }) => effect !== 'irreversible' && keyScope === 'run');
+    const branches = Array.from({ length: chance.whole(2, 3) }, () => (asOne ? [call(local)] : Array.from({ length: chance.whole(1, 2) }, () => one(depth + 1))));
+    return { do: 'all', branches, asOne };
+  };
+  const program: Op[] = [];
+  while (stepsOf(program) < 8 || chance.hits(0.3)) program.push(one(0));
+  return program;
+}
+
+export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);
