@@ -1,1 +1,2 @@
-export { plannedRuns, Simulation } from './sim/simulation.js';
+export { runSeed, runUninterrupted, type SeedOptions, type SeedResult } from './sim/seeds.js';
+export { shrink } from './sim/shrink.js';

@@ -50,28 +50,13 @@ export type Op =
   | { readonly do: 'now' | 'random' | 'uuid' }
   | { readonly do: 'all'; readonly branches: readonly (readonly Op[])[]; readonly asOne: boolean };
 
-const op: z.ZodType<Op> = z.lazy(() =>
-  z.union([
-    z.object({ do: z.literal('call'), tool: z.string(), n: z.number(), target: z.string(), fromChance: z.boolean() }),
-    z.object({ do: z.enum(['step', 'model']), n: z.number(), fails: z.number() }),
-    z.object({ do: z.enum(['now', 'random', 'uuid']) }),
-    z.object({ do: z.literal('all'), branches: z.array(z.array(op)), asOne: z.boolean() }),
-  ]),
-);
+/** Told each time that recorded work is really done. */
+export type OnWork = (what: string) => void;
 
-/** What recorded work really did: told by the agent's code each time it is done. */
-export type OnWork = (run: string, attempt: number, what: string) => void;
+const agent = defineAgent({ name: 'interpreter', version: '1', input: z.null(), output: z.array(z.string()), run: () => [] }) as unknown as AgentDefinition;
 
-/** The agent: carries out the program that it is given, and returns what each step came to. */
-export function interpreter(onWork: OnWork): AgentDefinition {
-  return defineAgent({
-    name: 'interpreter',
-    version: '1',
-    input: z.object({ program: z.array(op) }),
-    output: z.array(z.string()),
-    run: (run, { program }) => carryOut(run, program, onWork),
-  }) as unknown as AgentDefinition;
-}
+/** The agent: carries out the program of its run, which is its code, and returns what each step came to. */
+export const interpreter = (programOf: (run: string) => readonly Op[], onBegun: (run: string) => OnWork): AgentDefinition => ({ ...agent, run: (run) => carryOut(run, programOf(run.id), onBegun(run.id)) });
 
 async function carryOut(run: Run, program: readonly Op[], onWork: OnWork): Promise<string[]> {
   const said: string[] = [];
@@ -111,7 +96,7 @@ const onlyCall = async (scope: Run, only: Op | undefined): Promise<string[]> => 
 
 function workOf(run: Run, { do: kind, n, fails }: Extract<Op, { n: number; fails: number }>, onWork: OnWork): Promise<string> {
   const work = ({ attempt }: { attempt: number }): string => {
-    onWork(run.id, attempt, `${kind} ${n}`);
+    onWork(`${kind} ${n}`);
     if (attempt <= fails) throw new Failed({ class: 'transient', message: 'as scripted' });
     return `${kind}:${n}`;
   };

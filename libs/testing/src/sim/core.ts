@@ -49,7 +49,7 @@ export class Core {
     const kind = this.plan.at(asked, this.elapsedMs);
     if (kind === null) return null;
     this.faults.push({ at: 'site', process: asked.process, site: asked.site, nth: asked.nth, kind });
-    for (const effect of about?.() ?? []) this.cells.add(cellOf(kind, asked.kind, asked.site, effect));
+    for (const effect of about?.() ?? ['any' as const]) this.cells.add(cellOf(kind, asked.kind, asked.site, effect));
     this.trace('fault', `${kind} at ${asked.site} of ${asked.process}`);
     return kind;
   }

@@ -108,7 +108,7 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
   const timed = Array.from({ length: chance.whole(0, options.timedMax) }, (): Extract<Fault, { at: 'time' }> => {
     const kind = chance.pick(TIMED_FAULTS as [TimedFault, ...TimedFault[]]);
     const target = kind === 'store_outage' ? chance.pick(['orchestrator', 'ledger']) : kind === 'broker_outage' ? 'broker' : chance.pick(options.targets);
-    const forMs = kind === 'clock_jump' ? chance.whole(-4000, 4000) : chance.hits(0.5) ? chance.whole(200, 2000) : chance.whole(2000, 9000);
+    const forMs = kind === 'clock_jump' ? chance.whole(-1500, 1500) : chance.hits(0.5) ? chance.whole(200, 2000) : chance.whole(2000, 9000);
     return { at: 'time', ms: chance.whole(20, options.windowMs), target, kind, forMs };
   });
   return {
@@ -125,5 +125,34 @@ export const describeFault = (fault: Fault): string =>
 
 /** Cells of one run: `fault × boundary × effect class`, or `fault × process` for those that come by time. */
 export type Cell = string;
-export const cellOf = (kind: SiteFault, process: ProcessKind, site: Site, effect: EffectClass): Cell => `${kind} × ${process}.${site} × ${effect}`;
+export const cellOf = (kind: SiteFault, process: ProcessKind, site: Site, effect: EffectClass | 'any'): Cell => `${kind} × ${process}.${site} × ${effect}`;
 export const timedCellOf = (kind: TimedFault, process: string): Cell => `${kind} × ${process}`;
+
+const EVERY: readonly EffectClass[] = ['pure', 'idempotent', 'irreversible'];
+const BOUNDARIES: readonly (readonly [ProcessKind, Site, readonly (EffectClass | 'any')[]])[] = [
+  ...(['orchestrator', 'ledger'] as const).flatMap((kind) => [
+    [kind, 'store.take', ['any']] as const,
+    [kind, 'store.read', ['any']] as const,
+    [kind, 'store.commit', EVERY] as const,
+    [kind, 'publish', EVERY] as const,
+    [kind, 'group', ['any']] as const,
+    [kind, 'heartbeat', ['any']] as const,
+  ]),
+  ['ledger', 'store.lock', ['any']],
+  ['worker', 'publish', EVERY],
+  ['worker', 'publish.intents', EVERY],
+  ['worker', 'publish.results', EVERY],
+  ['worker', 'offset.commit', EVERY],
+  ['worker', 'fire.local', ['pure', 'idempotent']],
+  ['worker', 'fire.granted', EVERY],
+  ['worker', 'group', ['any']],
+  ['worker', 'heartbeat', ['any']],
+];
+
+/** Every cell that many seeds together must meet. */
+export const everyCell = (): Cell[] => [
+  ...BOUNDARIES.flatMap(([process, site, effects]) => SITE_FAULTS[site].flatMap((kind) => effects.map((effect) => cellOf(kind, process, site, effect)))),
+  ...(['freeze', 'cut_off', 'clock_jump', 'restart'] as const).flatMap((kind) => ['orchestrator', 'ledger', 'worker'].map((process) => timedCellOf(kind, process))),
+  ...['orchestrator', 'ledger'].map((store) => timedCellOf('store_outage', store)),
+  timedCellOf('broker_outage', 'broker'),
+];

@@ -1,4 +1,5 @@
-import { encodeHeaders, RunId, StartRun, topics, type Json } from '@holdfast/protocol';
+import { encodeHeaders, RunId, StartRun, topics } from '@holdfast/protocol';
+import { absent, evolve, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
 import { interpreter, randomProgram, stepsOf, TOOLS, tools, type Op } from './agents.js';
 import { Chance } from './chance.js';
@@ -36,6 +37,8 @@ const LOOK_EVERY_MS = 250;
 /** How long nothing may be written before the world counts as come to rest, milliseconds: longer than any deadline or back-off here. */
 const QUIET_MS = 20_000;
 const SETTLED_MS = 1500;
+/** The same, where every run that is left is known to be blocked. */
+const BLOCKED_MS = 4000;
 const LIMIT_MS = 10 * 60_000;
 
 interface Slot {
@@ -65,18 +68,21 @@ export class Simulation {
   readonly effects = new EffectIndex();
   /** Runs whose start Kafka has acknowledged. */
   readonly acknowledged = new Set<string>();
-  /** Told each time that recorded work is really done. */
-  onWork: (process: SimProcess, run: string, attempt: number, what: string) => void = () => undefined;
+  /** Told each time that recorded work is really done, with when the code that asks for it began. */
+  onWork: (begun: number, run: string, what: string) => void = () => undefined;
   ended: 'settled' | 'quiet' | 'late' = 'late';
   readonly #around: Surroundings;
   readonly #coordinators = new Map<string, Coordinator>();
   readonly #over = new Set<string>();
+  readonly #programs: ReadonlyMap<string, readonly Op[]>;
   #committedRows = 0;
+  #lookedAt = -1;
   readonly #publishedRows = new Set<string>();
 
   constructor(readonly options: SimulationOptions) {
     const { seed, plan, partitions, instances, trace } = options;
     this.core = new Core(seed, plan, trace);
+    this.#programs = new Map(options.runs.map(({ id, program }) => [id, program]));
     this.log = new SimLog(this.core, partitions, (records) => this.effects.in(records.map(({ value }) => value)));
     this.world = new FakeWorld(this.core);
     this.databases = { orchestrator: new SimDatabase(this.core, 'orchestrator'), ledger: new SimDatabase(this.core, 'ledger') };
@@ -98,7 +104,7 @@ export class Simulation {
       effects: this.effects,
       databases: this.databases,
       coordinator: (id) => this.coordinator(id),
-      agents: (process) => [this.#agent(process)],
+      agents: () => [this.#agent()],
       tools: (process) => this.#tools(process),
       onAlarm: (process, what) => this.core.violated('alarm', `${process.name}: ${what}`),
     };
@@ -135,8 +141,27 @@ export class Simulation {
       this.ended = 'settled';
       return true;
     }
-    if (silentMs > QUIET_MS) this.ended = 'quiet';
-    return silentMs > QUIET_MS;
+    const quiet = silentMs > QUIET_MS || (silentMs > BLOCKED_MS && this.#publishedRows.size === this.#committedRows && this.#restIsBlocked());
+    if (quiet) this.ended = 'quiet';
+    return quiet;
+  }
+
+  /** Every run that has no end is known to be blocked, and every service has read all there is. */
+  #restIsBlocked(): boolean {
+    if (this.#lookedAt === this.log.lastAppendAt) return false;
+    this.#lookedAt = this.log.lastAppendAt;
+    const unread = Object.values(this.databases).some(({ progress }) => [...progress.values()].some(({ lane, offsets }) => Object.entries(offsets).some(([topic, next]) => next < this.log.lane(topic, lane).length)));
+    if (unread) {
+      this.#lookedAt = -1;
+      return false;
+    }
+    return this.options.runs.every(({ id }) => this.#over.has(id) || this.#isBlocked(id));
+  }
+
+  #isBlocked(id: string): boolean {
+    const rows = this.databases.orchestrator.stream(topics.runEvents, id);
+    const run = rows.reduce<Run>((state, { type, data }) => evolve(state, { type, data: JSON.parse(data) as unknown } as RunEvent), absent);
+    return run.status === 'open' && unknownSteps(run).length > 0;
   }
 
   #start(slot: Slot): void {
@@ -180,10 +205,10 @@ export class Simulation {
   }
 
   /** The client: asks for a run, again and again until Kafka acknowledges it. */
-  #ask({ id, program, askedTwice }: RunPlan): void {
+  #ask({ id, askedTwice }: RunPlan): void {
     const client = new SimProcess(this.core, 'client', `client-${id}`);
     const writer = this.log.writer(client);
-    const { type, data } = StartRun({ agent: { name: 'interpreter', version: '1' }, input: { program } as unknown as Json });
+    const { type, data } = StartRun({ agent: { name: 'interpreter', version: '1' }, input: null });
     const publish = (nth: number): void => {
       const headers = encodeHeaders({ id: `${client.name}/${nth}`, type, source: client.name, subject: RunId.parse(id), time: client.clock.now(), tenant: 'default' });
       writer.publish([{ topic: topics.agentIntents, key: id, headers, value: JSON.stringify(data) }]).then(
@@ -206,8 +231,11 @@ export class Simulation {
     });
   }
 
-  #agent(process: SimProcess): AgentDefinition {
-    return interpreter((run, attempt, what) => this.onWork(process, run, attempt, what));
+  #agent(): AgentDefinition {
+    return interpreter((run) => this.#programs.get(run) ?? [], (run) => {
+      const begun = this.core.scheduler.now;
+      return (what) => this.onWork(begun, run, what);
+    });
   }
 }
 

@@ -18,12 +18,14 @@ export interface Firing {
   readonly at: number;
   /** Whether it changed the world. */
   applied: boolean;
+  ended: boolean;
 }
 
 /** What a system of record does with one operation key, call by call; the last one repeats. */
-type Behaviour = { readonly does: 'apply'; readonly afterMs: number } | { readonly does: 'fail'; readonly as: FailureClass; readonly notApplied: boolean } | { readonly does: 'reject' } | { readonly does: 'doubt'; readonly applied: boolean };
+export type Behaviour = { readonly does: 'apply'; readonly afterMs: number } | { readonly does: 'fail'; readonly as: FailureClass; readonly notApplied: boolean } | { readonly does: 'reject' } | { readonly does: 'doubt'; readonly applied: boolean };
 
 const RARELY_SLOW_MS = 900;
+const APPLIES: Behaviour = { does: 'apply', afterMs: 0 };
 
 /** The fake world: counts every firing, judges nothing, and is asked for the truth at the end. */
 export class FakeWorld {
@@ -46,21 +48,21 @@ export class FakeWorld {
       return new Promise(() => undefined);
     }
     const { operationKey: key, run, step, attempt, fence } = context;
-    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, at: this.core.scheduler.now, applied: false };
+    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, at: this.core.scheduler.now, applied: false, ended: false };
     this.firings.push(firing);
     const before = this.byKey.get(key) ?? [];
     this.byKey.set(key, [...before, firing]);
     this.core.trace(process.name, `fires ${tool.name} ${run}/${step} attempt ${attempt}, the key's call no. ${before.length + 1}`);
     this.onFiring(firing);
-    // What several runs share always succeeds: else its outcome would depend on who asked first.
-    const script: readonly Behaviour[] = args.n === 0 ? [] : this.#behaviour(tool.effect, key);
-    const behaviour = script[Math.min(before.length, script.length - 1)] ?? { does: 'apply', afterMs: 0 };
+    const script = this.#behaviour(tool.effect, key, args.n);
+    const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
     const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? 1500 : 0);
     return new Promise((resolve, reject) => {
       scheduler.at(scheduler.now + takes, null, () => {
         this.inFlight -= 1;
+        firing.ended = true;
         firing.applied = behaviour.does === 'apply' || (behaviour.does === 'doubt' && behaviour.applied);
         this.core.trace('world', () => `${tool.name} ${run}/${step}: ${firing.applied ? 'applied' : 'not applied'} (${behaviour.does})`);
         if (fault === 'crash_after') return process.crash(`after the call of ${tool.name} took effect`);
@@ -80,13 +82,19 @@ export class FakeWorld {
     });
   }
 
-  /** Follows from the seed and the key alone, so that an interrupted run meets the same world as the uninterrupted one. */
-  #behaviour(effect: EffectClass, key: string): readonly Behaviour[] {
+  #behaviour(effect: EffectClass, key: string, n: number): readonly Behaviour[] {
     let known = this.#behaviours.get(key);
-    if (known === undefined) this.#behaviours.set(key, (known = script(new Chance(`${this.core.seed}/world/${key}`), effect)));
+    if (known === undefined) this.#behaviours.set(key, (known = scriptOf(this.core.seed, key, effect, n)));
     return known;
   }
 }
+
+/**
+ * How the system of record answers a key, call by call. Follows from the seed and the key alone, so
+ * that an interrupted run meets the same world as the uninterrupted one. What several runs share
+ * (`n` is 0) always succeeds: else its outcome would depend on who asked first.
+ */
+export const scriptOf = (seed: string, key: string, effect: EffectClass, n: number): readonly Behaviour[] => (n === 0 ? [APPLIES] : script(new Chance(`${seed}/world/${key}`), effect));
 
 export const resultOf = (tool: string, n: number): string => `${tool}:${n}`;
 

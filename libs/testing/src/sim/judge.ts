@@ -1,0 +1,235 @@
+import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
+import { topics } from '@holdfast/protocol';
+import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
+import type { Exemption } from './exempt.js';
+import { exemptFrom } from './exempt.js';
+import { expected } from './oracle.js';
+import type { Simulation } from './simulation.js';
+import type { Firing } from './world.js';
+
+/** What the judge looks up while a world runs. */
+export class Judge {
+  readonly #dispatched = new Set<string>();
+  readonly #refired = new Set<string>();
+  readonly #intended = new Set<string>();
+  /** Recorded work that stands in a run's stream, by run and name. */
+  readonly #recorded = new Map<string, number>();
+  readonly exempt: Exemption[] = [];
+
+  constructor(private readonly sim: Simulation) {
+    const { databases, world, log } = sim;
+    const { onCommit: noteRun } = databases.orchestrator;
+    databases.orchestrator.onCommit = (rows) => {
+      noteRun(rows);
+      for (const row of rows) this.#runRow(row);
+    };
+    const { onCommit: noteEffect } = databases.ledger;
+    databases.ledger.onCommit = (rows) => {
+      noteEffect(rows);
+      for (const row of rows) if (row.type === 'EffectDispatched') this.#dispatch(row);
+    };
+    log.watch((record) => this.#intent(record));
+    sim.onWork = (begun, run, what) => this.#work(begun, run, what);
+    world.onFiring = (firing) => this.#firing(firing);
+  }
+
+  #runRow({ type, data, stream }: JournalRow): void {
+    if (type === 'RunResumed') {
+      const { refired } = JSON.parse(data) as { refired: { step: string; attempt: number }[] };
+      for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
+    }
+    if (type === 'StepRecorded') {
+      const { name, kind } = JSON.parse(data) as { name: string; kind: string };
+      if (kind === 'step' || kind === 'model') this.#recorded.set(`${stream}/${name}`, this.sim.core.scheduler.now);
+    }
+  }
+
+  #dispatch({ stream, data }: JournalRow): void {
+    const { step, attempt, because } = JSON.parse(data) as { step: string; attempt: number; because: string };
+    if (because === '') this.#violated('I12', `${stream}/${step} attempt ${attempt} was dispatched without a reason`);
+    this.#dispatched.add(`${stream}/${step}/${attempt}`);
+  }
+
+  #intent({ topic, key, headers, value }: LogRecord): void {
+    if (topic !== topics.agentIntents) return;
+    const { ce_type: type } = headers;
+    if (type !== 'CallTool' && type !== 'CallGroup') return;
+    const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
+    for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
+  }
+
+  #violated(invariant: string, what: string): void {
+    this.sim.core.violated(invariant, what);
+  }
+
+  /** Asked at each call, before the world answers it. */
+  #firing(firing: Firing): void {
+    const { run, step, attempt, key, tool, effect } = firing;
+    const place = `${tool} at ${run}/${step} attempt ${attempt}`;
+    const granted = this.#dispatched.has(`${run}/${step}/${attempt}`);
+    if (!granted && (effect === 'irreversible' || !this.#intended.has(`${run}/${step}`))) this.#violated('I2', `${place} fired before its intent was durable`);
+    if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
+    const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
+    if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    if (effect !== 'irreversible') return;
+    const same = before.find((other) => other.attempt === attempt && other.run === run);
+    if (same !== undefined) this.#violated('I3', `${place} fired twice, on ${same.process} and on ${firing.process}`);
+    const unproved = before.find(({ applied, ended }) => applied || !ended);
+    if (unproved !== undefined) this.#violated('I3', `${place} fired though attempt ${unproved.attempt} ${unproved.applied ? 'took effect' : 'may yet take effect'}`);
+  }
+
+  /** Recorded work is done: not where its result stood before this life of the code began. */
+  #work(begun: number, run: string, what: string): void {
+    const recordedAt = this.#recorded.get(`${run}/${what}`);
+    if (recordedAt !== undefined && recordedAt < begun) this.#violated('I7', `${what} of ${run} was done again by a worker that had its result`);
+  }
+
+  /** The invariants, once the world has come to rest. */
+  judge(): void {
+    const { sim } = this;
+    if (sim.ended === 'late') this.#violated('rest', 'the world came to no rest within its time');
+    this.#streams('orchestrator', topics.runEvents);
+    this.#streams('ledger', topics.effectEvents);
+    this.#allRead();
+    for (const record of sim.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
+    for (const run of sim.options.runs) this.#run(run.id);
+  }
+
+  /** I8, I13: what the topic holds is what the journal holds, chained, and folds to what is in memory. */
+  #streams(service: 'orchestrator' | 'ledger', topic: string): void {
+    const { databases, log, slots } = this.sim;
+    const onTopic = new Map<string, LogRecord[]>();
+    const last = new Map<string, number>();
+    for (const record of log.topic(topic)) {
+      const source = `${String(record.headers['ce_source'])}|${record.lane}`;
+      const seq = Number(record.headers['ce_seq']);
+      if (seq <= (last.get(source) ?? 0)) continue; // A row published again.
+      last.set(source, seq);
+      const stream = record.key ?? '';
+      const records = onTopic.get(stream);
+      if (records === undefined) onTopic.set(stream, [record]);
+      else records.push(record);
+    }
+    for (const [key, rows] of databases[service].streams()) {
+      const stream = key.slice(topic.length + 1);
+      const records = onTopic.get(stream) ?? [];
+      if (records.length !== rows.length) this.#violated('I8', `${stream}: the topic ${topic} holds ${records.length} events, the journal ${rows.length}`);
+      let hash = '';
+      for (const [index, row] of rows.entries()) {
+        const record = records[index];
+        hash = chainHash(hash, { ...row, version: index + 1 });
+        if (record !== undefined && (record.value !== row.data || record.headers['ce_type'] !== row.type)) this.#violated('I8', `${stream} version ${index + 1}: topic and journal differ`);
+        if (hash !== row.hash || (record !== undefined && record.headers['ce_hash'] !== hash)) this.#violated('I13', `${stream} version ${index + 1} doesn't chain`);
+      }
+      const folded = service === 'orchestrator' ? foldRun(rows) : foldEffects(rows);
+      for (const { kind, running } of slots) {
+        const held = kind === service && running?.process.alive === true ? running.peek(stream) : undefined;
+        // A former holder's memory may be behind; it can't write.
+        if (held === undefined || held.version !== rows.length) continue;
+        if (text(held.state) !== text(folded)) this.#violated('I8', `${stream}: the state in memory of ${running?.process.name ?? ''} is not the fold of its events`);
+      }
+    }
+  }
+
+  /** I1: everything durable was read and decided. */
+  #allRead(): void {
+    const { databases, log, options } = this.sim;
+    const reads = { orchestrator: [topics.agentIntents, topics.effectEvents], ledger: [topics.runEvents, topics.toolResults] } as const;
+    for (const service of ['orchestrator', 'ledger'] as const) {
+      for (let lane = 0; lane < options.partitions; lane += 1) {
+        for (const topic of reads[service]) {
+          const end = log.lane(topic, lane).length;
+          const read = databases[service].progress.get(lane)?.offsets[topic] ?? 0;
+          if (read !== end) this.#violated('I1', `${service} has read ${topic}/${lane} up to ${read}, it ends at ${end}`);
+        }
+      }
+    }
+  }
+
+  #run(id: string): void {
+    const { databases, options, acknowledged } = this.sim;
+    const rows = databases.orchestrator.stream(topics.runEvents, id);
+    const effects = foldEffects(databases.ledger.stream(topics.effectEvents, id));
+    if (rows.length === 0) {
+      if (acknowledged.has(id)) this.#violated('I1', `${id} was acknowledged and is nowhere`);
+      return;
+    }
+    const run = this.#foldAndWatch(id, rows);
+    if (run.status === 'absent' || run.status === 'lane') return;
+    this.#decidedOnce(id, rows);
+    this.#effectsOf(id, effects, run);
+    const plan = options.runs.find((one) => one.id === id);
+    if (plan === undefined) return;
+    const wanted = expected(options.seed, id, plan.program);
+    const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
+    if (wanted.output !== null && got !== null) {
+      if (JSON.stringify(wanted.output) !== JSON.stringify(got)) this.#violated('equality', `${id} returned ${JSON.stringify(got)}, uninterrupted it returns ${JSON.stringify(wanted.output)}`);
+      const applied = new Set(this.sim.world.firings.filter((firing) => firing.applied && firing.effect === 'irreversible').map(({ key }) => key));
+      for (const key of wanted.applied) if (!applied.has(key)) this.#violated('equality', `${id} completed, and its effect ${key.slice(0, 8)} never happened`);
+      return;
+    }
+    const unknown = unknownSteps(run);
+    if (wanted.output === null && run.status === 'open' && unknown.length > 0) return;
+    const exemption = exemptFrom(this.sim, run, effects);
+    if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
+    else this.exempt.push(exemption);
+  }
+
+  /** Folds a run's events, and looks at each step of the way for what must never be. */
+  #foldAndWatch(id: string, rows: readonly JournalRow[]): Run {
+    let run: Run = absent;
+    for (const row of rows) {
+      const event = { type: row.type, data: JSON.parse(row.data) as unknown } as RunEvent;
+      if ('steps' in run && CLAIMS.has(row.type)) {
+        const { fence } = event.data as { fence?: number };
+        if (fence !== run.lease?.fence) this.#violated('I6', `${row.type} of ${id} carries fence ${fence ?? 'none'}, the run's is ${run.lease?.fence ?? 'none'}`);
+        if (run.status !== 'open') this.#violated('I1', `${row.type} of ${id} came after its end`);
+      }
+      run = evolveRun(run, event);
+      if (event.type === 'RunFinished' && event.data.ending.status === 'completed' && 'steps' in run && unknownSteps(run).length > 0) this.#violated('I5', `${id} completed over an unknown outcome`);
+      if (event.type === 'RunQuarantined') this.#violated('quarantine', `${id}: ${event.data.message}`);
+    }
+    return run;
+  }
+
+  /** I1: one decision for each step. */
+  #decidedOnce(id: string, rows: readonly JournalRow[]): void {
+    const decided = new Map<string, number>();
+    const refused = new Set<string>();
+    for (const { type, data } of rows) {
+      const parsed = JSON.parse(data) as { step?: string; call?: { step: string }; calls?: { step: string }[] };
+      if (type === 'IntentRejected' && parsed.step !== undefined) refused.add(parsed.step);
+      const steps = type === 'EffectRequested' ? [parsed.call?.step] : type === 'GroupRequested' ? (parsed.calls ?? []).map(({ step }) => step) : type === 'StepRecorded' ? [parsed.step] : [];
+      for (const step of steps) if (step !== undefined) decided.set(step, (decided.get(step) ?? 0) + 1);
+    }
+    for (const [step, times] of decided) if (times > 1) this.#violated('I1', `${id}/${step} was decided ${times} times`);
+    for (const place of this.#intended) {
+      const [run, step = ''] = [place.slice(0, place.indexOf('/')), place.slice(place.indexOf('/') + 1)];
+      if (run === id && !decided.has(step) && !refused.has(step) && ![...refused].some((group) => step.startsWith(`${group}.`))) this.#violated('I1', `the intent of ${place} was neither taken nor refused`);
+    }
+  }
+
+  /** I3, I5: what the ledger says of a run's effects agrees with the run and with the world. */
+  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' }>): void {
+    const { world, databases } = this.sim;
+    for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
+    for (const effect of effects.values()) {
+      const firings = world.byKey.get(effect.key) ?? [];
+      const step = run.steps.get(effect.step);
+      if (effect.status === 'unknown' && run.status === 'open' && step?.kind === 'call' && step.outcome?.status !== 'unknown') this.#violated('I5', `the ledger holds ${id}/${effect.step} unknown, the run does not`);
+      if (effect.status === 'succeeded' && effect.effect === 'irreversible' && !firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as succeeded and never happened`);
+      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
+    }
+  }
+}
+
+/** Events by which a worker moves a run: each needs the run's present fence. */
+const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'RunFinished']);
+
+const events = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
+const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce(evolveRun, absent);
+const foldEffects = (rows: readonly JournalRow[]): RunEffects => events<EffectEvent>(rows).reduce(evolveEffects, noEffects);
+
+/** A state as text: maps and sets in their order. */
+const text = (state: unknown): string => JSON.stringify(state, (_, value: unknown) => (value instanceof Map || value instanceof Set ? [...(value as Iterable<unknown>)] : value));
