@@ -252,7 +252,7 @@ export class RunHandlers {
       case 'RunAccepted':
       case 'LeaseGranted':
       case 'RunResumed':
-        for (const page of grantPages(run, run.lease)) send(page);
+        for (const page of grantPages(run, run.lease, generationOf(turn, run.pool))) send(page);
         return;
       case 'EffectSettled': {
         const { step, attempt, outcome } = event.data;
@@ -308,6 +308,11 @@ const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status 
 function holderOf(turn: RunTurn, pool: Pool): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
   return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
+}
+
+function generationOf(turn: RunTurn, pool: Pool): number | null {
+  const lane = turn.state(laneStream(pool, turn.lane));
+  return lane.status === 'lane' ? lane.generation : null;
 }
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

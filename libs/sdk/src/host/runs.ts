@@ -33,6 +33,8 @@ interface Held {
   readonly lane: number;
 }
 interface RunLane {
+  /** Of the group, when the lane was announced. */
+  readonly generation: number;
   next: number;
   seen: Seen;
   stopped: boolean;
@@ -57,9 +59,9 @@ export class Runs {
     this.#port = port;
   }
 
-  /** A lane begins at an offset of `run.tasks`. */
-  take(lane: number, offset: number): void {
-    this.#lanes.set(lane, { next: offset, seen: NOTHING_SEEN, stopped: false });
+  /** A lane begins at an offset of `run.tasks`, announced under a generation of the group. */
+  take(lane: number, offset: number, generation: number): void {
+    this.#lanes.set(lane, { generation, next: offset, seen: NOTHING_SEEN, stopped: false });
   }
 
   /** Where a retained lane reads on; undefined when it stands still or isn't held. */
@@ -165,6 +167,8 @@ export class Runs {
   }
 
   #granted(lane: number, run: RunId, page: GrantPage): void {
+    // Of an earlier holding of the lane, written late or twice: the run has gone on since.
+    if (page.generation !== undefined && page.generation !== this.#lanes.get(lane)?.generation) return;
     const collected = this.#partial.get(run)?.pages ?? [];
     const newest = Math.max(this.#held.get(run)?.fence ?? 0, collected[0]?.fence ?? 0);
     if (page.fence < newest || this.holds(run, page.fence)) return;

@@ -49,6 +49,14 @@ test('a newer fence gives the older executor up; an older or the same one change
   expect(current?.abandoned).toBeUndefined();
 });
 
+test('a grant of an earlier holding of the lane, written late, begins nothing', async () => {
+  const { generation } = made.broker;
+  await grant([1, { generation: generation - 1 }]);
+  expect(runs.all).toEqual([]);
+  await grant([2, { generation }]);
+  expect(runs.last.grant.fence).toBe(2);
+});
+
 test('answers reach the executor whose fence they name', async () => {
   await grant([1]);
   const step = Step.parse('1');
