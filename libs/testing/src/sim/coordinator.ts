@@ -73,6 +73,8 @@ export class Coordinator {
   }
 
   #expire(member: Member): void {
+    // A coordinator that is away counts nobody out; when it is back, every member has its session anew.
+    if (this.core.isOut('broker') && this.#members.get(member.id) === member) return this.#seen(member);
     if (this.#members.get(member.id) !== member || member.joining !== null || member.seenAt + this.sessionTimeoutMs > this.core.scheduler.now) return;
     this.core.trace(this.id, `member ${member.id} has shown no life: out`);
     this.#members.delete(member.id);
