@@ -18,14 +18,14 @@ async function one(seed: number, trace: boolean): Promise<number> {
   const result = await runSeed(seed);
   const failed = result.violations.length > 0;
   const faults = failed && trace ? await shrink(result) : result.faults;
+  const told = trace ? await runSeed(seed, { faults, trace: true }) : result;
   if (trace) {
-    const told = await runSeed(seed, { faults, trace: true });
     for (const { ms, who, what } of told.story) say(`${ms.toFixed(3).padStart(11)} ${who.padEnd(16)} ${what}`);
     say('');
   }
   say(`seed ${seed}: ${result.faults.length} faults${failed && trace ? `, of which these are enough to fail` : ''}`);
   for (const fault of faults) say(`  ${describeFault(fault)}`);
-  for (const violation of result.violations) say(`  ${violation}`);
+  for (const violation of told.violations) say(`  ${violation}`);
   return failed ? 1 : 0;
 }
 

@@ -12,9 +12,10 @@ import type { Firing } from './world.js';
 export class Judge {
   readonly #dispatched = new Set<string>();
   readonly #refired = new Set<string>();
+  readonly #recorded = new Map<string, string[]>();
+  /** What stood recorded in a run's stream when it was granted, by run and fence. */
+  readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
   readonly #intended = new Set<string>();
-  /** Recorded work that stands in a run's stream, by run and name. */
-  readonly #recorded = new Map<string, number>();
   readonly exempt: Exemption[] = [];
 
   constructor(private readonly sim: Simulation) {
@@ -30,7 +31,7 @@ export class Judge {
       for (const row of rows) if (row.type === 'EffectDispatched') this.#dispatch(row);
     };
     log.watch((record) => this.#intent(record));
-    sim.onWork = (begun, run, what) => this.#work(begun, run, what);
+    sim.onWork = (fence, run, what) => this.#work(fence, run, what);
     world.onFiring = (firing) => this.#firing(firing);
   }
 
@@ -38,10 +39,12 @@ export class Judge {
     if (type === 'RunResumed') {
       const { refired } = JSON.parse(data) as { refired: { step: string; attempt: number }[] };
       for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
+      const { lease } = JSON.parse(data) as { lease: { fence: number } };
+      this.#recordedBefore.set(`${stream}/${lease.fence}`, new Set(this.#recorded.get(stream)));
     }
     if (type === 'StepRecorded') {
-      const { name, kind } = JSON.parse(data) as { name: string; kind: string };
-      if (kind === 'step' || kind === 'model') this.#recorded.set(`${stream}/${name}`, this.sim.core.scheduler.now);
+      const { name } = JSON.parse(data) as { name: string };
+      this.#recorded.set(stream, [...(this.#recorded.get(stream) ?? []), name]);
     }
   }
 
@@ -79,10 +82,9 @@ export class Judge {
     if (unproved !== undefined) this.#violated('I3', `${place} fired though attempt ${unproved.attempt} ${unproved.applied ? 'took effect' : 'may yet take effect'}`);
   }
 
-  /** Recorded work is done: not where its result stood before this life of the code began. */
-  #work(begun: number, run: string, what: string): void {
-    const recordedAt = this.#recorded.get(`${run}/${what}`);
-    if (recordedAt !== undefined && recordedAt < begun) this.#violated('I7', `${what} of ${run} was done again by a worker that had its result`);
+  /** Recorded work is done: not where its result stood in the stream when the run was granted. */
+  #work(fence: number, run: string, what: string): void {
+    if (this.#recordedBefore.get(`${run}/${fence}`)?.has(what) === true) this.#violated('I7', `${what} of ${run} was done again by a worker that had its result`);
   }
 
   /** The invariants, once the world has come to rest. */

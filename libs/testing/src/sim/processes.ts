@@ -3,7 +3,7 @@ import { EffectHandlers, ledger } from '@holdfast/ledger';
 import { DEFAULT_POOL, serviceSource, topics, WorkerId, type Message } from '@holdfast/protocol';
 import { Loop, openContractBook, type LaneGroupHandlers, type Service } from '@holdfast/runtime';
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
-import { executeWith, Worker } from '@holdfast/sdk/host';
+import { executeWith, Worker, type Execute } from '@holdfast/sdk/host';
 import type { Core } from './core.js';
 import type { Coordinator } from './coordinator.js';
 import type { EffectIndex } from './effects.js';
@@ -22,6 +22,8 @@ export interface Surroundings {
   coordinator(groupId: string): Coordinator;
   agents(process: SimProcess): readonly AgentDefinition[];
   tools(process: SimProcess): readonly ToolDefinition[];
+  /** A run was granted to a worker, with its history. */
+  onGrant(process: SimProcess, grant: Parameters<Execute>[0]): void;
   /** A lane stands still, or a worker raised an alarm: nothing that the faults here may lead to. */
   onAlarm(process: SimProcess, what: string): void;
 }
@@ -94,6 +96,7 @@ function startWorker(around: Surroundings, process: SimProcess): Running {
       around.onAlarm(process, message);
     },
   };
+  const execute = executeWith(tools, undefined, logger);
   const worker = new Worker({
     id: WorkerId.parse(process.name),
     pool: DEFAULT_POOL as never,
@@ -102,7 +105,10 @@ function startWorker(around: Surroundings, process: SimProcess): Running {
     createGroup: (handlers, { groupId, topics: read }) => join(around, process, groupId, read, handlers),
     writer: log.writer(process),
     readLane: (topic, lane, from, to) => log.read(process, topic, lane, from, to),
-    execute: executeWith(tools, undefined, logger),
+    execute: (grant, agent, port) => {
+      around.onGrant(process, grant);
+      return execute(grant, agent, port);
+    },
     artifacts: undefined,
     clock: process.clock,
     random: process.chance,

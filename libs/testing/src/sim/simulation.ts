@@ -68,11 +68,12 @@ export class Simulation {
   readonly effects = new EffectIndex();
   /** Runs whose start Kafka has acknowledged. */
   readonly acknowledged = new Set<string>();
-  /** Told each time that recorded work is really done, with when the code that asks for it began. */
-  onWork: (begun: number, run: string, what: string) => void = () => undefined;
+  /** Told each time that recorded work is really done, with the fence of its grant. */
+  onWork: (fence: number, run: string, what: string) => void = () => undefined;
   ended: 'settled' | 'quiet' | 'late' = 'late';
   readonly #around: Surroundings;
   readonly #coordinators = new Map<string, Coordinator>();
+  readonly #granted = new Map<string, number>();
   readonly #over = new Set<string>();
   readonly #programs: ReadonlyMap<string, readonly Op[]>;
   #committedRows = 0;
@@ -104,8 +105,9 @@ export class Simulation {
       effects: this.effects,
       databases: this.databases,
       coordinator: (id) => this.coordinator(id),
-      agents: () => [this.#agent()],
+      agents: (process) => [this.#agent(process)],
       tools: (process) => this.#tools(process),
+      onGrant: (process, { run, fence }) => void this.#granted.set(`${process.name}/${run}`, fence),
       onAlarm: (process, what) => this.core.violated('alarm', `${process.name}: ${what}`),
     };
     this.core.onDied = (process) => this.#died(process);
@@ -231,10 +233,10 @@ export class Simulation {
     });
   }
 
-  #agent(): AgentDefinition {
+  #agent(process: SimProcess): AgentDefinition {
     return interpreter((run) => this.#programs.get(run) ?? [], (run) => {
-      const begun = this.core.scheduler.now;
-      return (what) => this.onWork(begun, run, what);
+      const granted = this.#granted.get(`${process.name}/${run}`) ?? 0;
+      return (what) => this.onWork(granted, run, what);
     });
   }
 }
