@@ -45,30 +45,35 @@ export const tools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keySc
 });
 
 export type Op =
-  | { readonly do: 'call'; readonly tool: string; readonly n: number; readonly target: string; /** Takes what chance recorded into its arguments. */ readonly fromChance: boolean }
+  | { readonly do: 'call'; readonly tool: string; readonly n: number; readonly target: string; /** What else goes into its arguments: nothing, what chance recorded, or what no replay will say again. */ readonly from: 'nothing' | 'recorded' | 'unrecorded' }
   | { readonly do: 'step' | 'model'; readonly n: number; /** So many tries fail. */ readonly fails: number }
   | { readonly do: 'now' | 'random' | 'uuid' }
   | { readonly do: 'all'; readonly branches: readonly (readonly Op[])[]; readonly asOne: boolean };
 
-/** Told each time that recorded work is really done. */
-export type OnWork = (what: string) => void;
+/** What surrounds one life of a run's code. */
+export interface Life {
+  /** Told each time that recorded work is really done. */
+  onWork(what: string): void;
+  /** Words that were never said before, as a model's that is asked again. */
+  newWords(): string;
+}
 
 const agent = defineAgent({ name: 'interpreter', version: '1', input: z.null(), output: z.array(z.string()), run: () => [] }) as unknown as AgentDefinition;
 
 /** The agent: carries out the program of its run, which is its code, and returns what each step came to. */
-export const interpreter = (programOf: (run: string) => readonly Op[], onBegun: (run: string) => OnWork): AgentDefinition => ({ ...agent, run: (run) => carryOut(run, programOf(run.id), onBegun(run.id)) });
+export const interpreter = (programOf: (run: string) => readonly Op[], onBegun: (run: string) => Life): AgentDefinition => ({ ...agent, run: (run) => carryOut(run, programOf(run.id), onBegun(run.id)) });
 
-async function carryOut(run: Run, program: readonly Op[], onWork: OnWork): Promise<string[]> {
+async function carryOut(run: Run, program: readonly Op[], life: Life): Promise<string[]> {
   const said: string[] = [];
   let chance = '';
   for (const each of program) {
     switch (each.do) {
       case 'call':
-        said.push(await outcomeOf(() => callOf(run, each, chance)));
+        said.push(await outcomeOf(() => callOf(run, each, chance, life)));
         break;
       case 'step':
       case 'model':
-        said.push(await outcomeOf(() => workOf(run, each, onWork)));
+        said.push(await outcomeOf(() => workOf(run, each, life)));
         break;
       case 'now':
         chance = String(run.now());
@@ -80,7 +85,7 @@ async function carryOut(run: Run, program: readonly Op[], onWork: OnWork): Promi
         chance = run.uuid();
         break;
       case 'all': {
-        const branches = each.branches.map((branch) => (scope: Run) => (each.asOne ? onlyCall(scope, branch[0]) : carryOut(scope, branch, onWork)));
+        const branches = each.branches.map((branch) => (scope: Run) => (each.asOne ? onlyCall(scope, branch[0], life) : carryOut(scope, branch, life)));
         said.push(...(await run.all(branches, each.asOne ? { checkpoint: 'group' } : {})).flat());
         break;
       }
@@ -89,14 +94,15 @@ async function carryOut(run: Run, program: readonly Op[], onWork: OnWork): Promi
   return said;
 }
 
-const callOf = (run: Run, { tool, n, target, fromChance }: Extract<Op, { do: 'call' }>, chance: string): Promise<unknown> => run.call(tool, { n, target, from: fromChance ? chance : '' });
+const callOf = (run: Run, { tool, n, target, from }: Extract<Op, { do: 'call' }>, chance: string, life: Life): Promise<unknown> =>
+  run.call(tool, { n, target, from: from === 'recorded' ? chance : from === 'unrecorded' ? life.newWords() : '' });
 
 /** With checkpoint `group` a failed member fails the group: its error is the branch's result here. */
-const onlyCall = async (scope: Run, only: Op | undefined): Promise<string[]> => (only?.do === 'call' ? [await outcomeOf(() => callOf(scope, only, ''))] : []);
+const onlyCall = async (scope: Run, only: Op | undefined, life: Life): Promise<string[]> => (only?.do === 'call' ? [await outcomeOf(() => callOf(scope, only, '', life))] : []);
 
-function workOf(run: Run, { do: kind, n, fails }: Extract<Op, { n: number; fails: number }>, onWork: OnWork): Promise<string> {
+function workOf(run: Run, { do: kind, n, fails }: Extract<Op, { n: number; fails: number }>, life: Life): Promise<string> {
   const work = ({ attempt }: { attempt: number }): string => {
-    onWork(`${kind} ${n}`);
+    life.onWork(`${kind} ${n}`);
     if (attempt <= fails) throw new Failed({ class: 'transient', message: 'as scripted' });
     return `${kind}:${n}`;
   };
@@ -115,17 +121,27 @@ async function outcomeOf(ask: () => Promise<unknown>): Promise<string> {
   }
 }
 
-/** A random program of eight steps or more. `shared`: targets that other runs of the world may name too. */
-export function randomProgram(chance: Chance, run: string, shared: readonly string[]): Op[] {
+/** Targets that several runs of a world name: `shared` ones with the same words, the `contested` one each with its own. */
+export interface CommonTargets {
+  readonly shared: readonly string[];
+  readonly contested: string;
+}
+
+/** A random program of eight steps or more. */
+export function randomProgram(chance: Chance, run: string, { shared, contested }: CommonTargets): Op[] {
   let n = 0;
   const call = (only: readonly ToolKind[] = TOOLS): Op => {
     const { name, keyScope, effect } = chance.pick(only as [ToolKind, ...ToolKind[]]);
     n += 1;
-    const sharedTarget = keyScope === 'target' && effect === 'irreversible' && chance.hits(0.25) ? shared[chance.whole(0, shared.length - 1)] : undefined;
-    // Whoever names a shared target says the same of it: what differs would depend on who came first.
-    return sharedTarget === undefined
-      ? { do: 'call', tool: name, n, target: `${run}/${n}`, fromChance: keyScope === 'run' && chance.hits(0.3) }
-      : { do: 'call', tool: name, n: 0, target: sharedTarget, fromChance: false };
+    if (keyScope === 'target' && effect === 'irreversible') {
+      const common = chance.next();
+      // Whoever names a shared target says the same of it: what differs would depend on who came first.
+      if (common < 0.25) return { do: 'call', tool: name, n: 0, target: shared[chance.whole(0, shared.length - 1)] ?? '', from: 'nothing' };
+      if (common < 0.35) return { do: 'call', tool: name, n, target: contested, from: 'nothing' };
+    }
+    // A local call may fire before its other words are refused: only granted ones can be held to what was recorded.
+    const from = keyScope === 'target' ? 'nothing' : chance.hits(0.3) ? 'recorded' : effect === 'irreversible' && chance.hits(0.3) ? 'unrecorded' : 'nothing';
+    return { do: 'call', tool: name, n, target: `${run}/${n}`, from };
   };
   const one = (depth: number): Op => {
     const kind = chance.next();

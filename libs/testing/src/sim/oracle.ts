@@ -1,10 +1,10 @@
 import { DEFAULT_TENANT, operationKey, type RunId, type Step } from '@holdfast/protocol';
 import { TIMEOUT_MS, TOOLS, type Op } from './agents.js';
-import { resultOf, scriptOf } from './world.js';
+import { CONTESTED, resultOf, scriptOf } from './world.js';
 
 /** What an uninterrupted run of a program comes to. */
 export interface Expected {
-  /** What the agent returns; null when the run can't complete: nobody can say what became of a step. */
+  /** What the agent returns, where `|` stands between answers of which either will do; null when the run can't complete: nobody can say what became of a step. */
   readonly output: readonly string[] | null;
   /** Keys of irreversible effects that change the world. */
   readonly applied: ReadonlySet<string>;
@@ -55,7 +55,9 @@ class Oracle {
     const tenant = DEFAULT_TENANT;
     const key = kind.keyScope === 'target' ? operationKey({ scope: 'target', tenant, tool, target }) : operationKey({ scope: 'run', tenant, run: this.run as RunId, step: step as Step, tool, target: null });
     const once = kind.effect === 'irreversible';
-    for (const behaviour of scriptOf(this.seed, key, kind.effect, n)) {
+    // The first of them fires, all others are told of the conflict: who that is depends on the moment.
+    if (target.startsWith(CONTESTED)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
+    for (const behaviour of scriptOf(this.seed, key, kind.effect, n, target)) {
       switch (behaviour.does) {
         case 'apply':
           if (!once && behaviour.afterMs > TIMEOUT_MS) continue; // Given up, and tried again.

@@ -51,10 +51,10 @@ interface Slot {
 /** A random program for each run of a seed. */
 export function plannedRuns(seed: string, count: number): RunPlan[] {
   const chance = new Chance(`${seed}/runs`);
-  const shared = [`shared-${seed}-1`, `shared-${seed}-2`];
+  const common = { shared: [`shared-${seed}-1`, `shared-${seed}-2`], contested: `contested-${seed}` };
   return Array.from({ length: count }, (_, index) => {
     const id = `run-${index + 1}`;
-    return { id, program: randomProgram(chance, id, shared), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
+    return { id, program: randomProgram(chance, id, common), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
   });
 }
 
@@ -78,6 +78,7 @@ export class Simulation {
   readonly #programs: ReadonlyMap<string, readonly Op[]>;
   #committedRows = 0;
   #lookedAt = -1;
+  #words = 0;
   readonly #publishedRows = new Set<string>();
 
   constructor(readonly options: SimulationOptions) {
@@ -139,7 +140,7 @@ export class Simulation {
     const silentMs = this.core.scheduler.now - this.log.lastAppendAt;
     const { runs } = this.options;
     if (this.world.inFlight > 0) return false;
-    if (silentMs > SETTLED_MS && this.#over.size === runs.length && this.acknowledged.size === runs.length && this.#publishedRows.size === this.#committedRows) {
+    if (silentMs > SETTLED_MS && this.#over.size === runs.length && this.acknowledged.size === runs.length && this.#publishedRows.size === this.#committedRows && this.#allRead()) {
       this.ended = 'settled';
       return true;
     }
@@ -152,12 +153,15 @@ export class Simulation {
   #restIsBlocked(): boolean {
     if (this.#lookedAt === this.log.lastAppendAt) return false;
     this.#lookedAt = this.log.lastAppendAt;
-    const unread = Object.values(this.databases).some(({ progress }) => [...progress.values()].some(({ lane, offsets }) => Object.entries(offsets).some(([topic, next]) => next < this.log.lane(topic, lane).length)));
-    if (unread) {
+    if (!this.#allRead()) {
       this.#lookedAt = -1;
       return false;
     }
     return this.options.runs.every(({ id }) => this.#over.has(id) || this.#isBlocked(id));
+  }
+
+  #allRead(): boolean {
+    return Object.values(this.databases).every(({ progress }) => [...progress.values()].every(({ lane, offsets }) => Object.entries(offsets).every(([topic, next]) => next >= this.log.lane(topic, lane).length)));
   }
 
   #isBlocked(id: string): boolean {
@@ -236,7 +240,7 @@ export class Simulation {
   #agent(process: SimProcess): AgentDefinition {
     return interpreter((run) => this.#programs.get(run) ?? [], (run) => {
       const granted = this.#granted.get(`${process.name}/${run}`) ?? 0;
-      return (what) => this.onWork(granted, run, what);
+      return { onWork: (what) => this.onWork(granted, run, what), newWords: () => `words ${(this.#words += 1)}` };
     });
   }
 }

@@ -24,6 +24,8 @@ export interface Firing {
 /** What a system of record does with one operation key, call by call; the last one repeats. */
 export type Behaviour = { readonly does: 'apply'; readonly afterMs: number } | { readonly does: 'fail'; readonly as: FailureClass; readonly notApplied: boolean } | { readonly does: 'reject' } | { readonly does: 'doubt'; readonly applied: boolean };
 
+/** Name of the target about which each run says something else. */
+export const CONTESTED = 'contested-';
 const RARELY_SLOW_MS = 900;
 const APPLIES: Behaviour = { does: 'apply', afterMs: 0 };
 
@@ -54,7 +56,7 @@ export class FakeWorld {
     this.byKey.set(key, [...before, firing]);
     this.core.trace(process.name, `fires ${tool.name} ${run}/${step} attempt ${attempt}, the key's call no. ${before.length + 1}`);
     this.onFiring(firing);
-    const script = this.#behaviour(tool.effect, key, args.n);
+    const script = this.#behaviour(tool.effect, key, args);
     const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
@@ -82,19 +84,19 @@ export class FakeWorld {
     });
   }
 
-  #behaviour(effect: EffectClass, key: string, n: number): readonly Behaviour[] {
+  #behaviour(effect: EffectClass, key: string, { n, target }: { readonly n: number; readonly target?: Json }): readonly Behaviour[] {
     let known = this.#behaviours.get(key);
-    if (known === undefined) this.#behaviours.set(key, (known = scriptOf(this.core.seed, key, effect, n)));
+    if (known === undefined) this.#behaviours.set(key, (known = scriptOf(this.core.seed, key, effect, n, String(target))));
     return known;
   }
 }
 
 /**
  * How the system of record answers a key, call by call. Follows from the seed and the key alone, so
- * that an interrupted run meets the same world as the uninterrupted one. What several runs share
- * (`n` is 0) always succeeds: else its outcome would depend on who asked first.
+ * that an interrupted run meets the same world as the uninterrupted one. What several runs name
+ * always succeeds: else its outcome would depend on who asked first.
  */
-export const scriptOf = (seed: string, key: string, effect: EffectClass, n: number): readonly Behaviour[] => (n === 0 ? [APPLIES] : script(new Chance(`${seed}/world/${key}`), effect));
+export const scriptOf = (seed: string, key: string, effect: EffectClass, n: number, target: string): readonly Behaviour[] => (n === 0 || target.startsWith(CONTESTED) ? [APPLIES] : script(new Chance(`${seed}/world/${key}`), effect));
 
 export const resultOf = (tool: string, n: number): string => `${tool}:${n}`;
 
