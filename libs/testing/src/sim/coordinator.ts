@@ -22,6 +22,7 @@ export class Coordinator {
   readonly committed = new Map<string, CommittedOffset>();
   readonly #members = new Map<string, Member>();
   #rebalancing = false;
+  readonly #owners = new Map<number, string>();
   #count = 0;
   #cancelDeadline: (() => void) | null = null;
 
@@ -43,6 +44,12 @@ export class Coordinator {
       member.joining = resolve;
       this.#rebalance();
     });
+  }
+
+  /** Whether another member has been given a lane that this process had. */
+  isAnothers(lane: number, process: string): boolean {
+    const owner = this.#owners.get(lane);
+    return owner !== undefined && !owner.startsWith(`${process}/`);
   }
 
   leave(memberId: string): void {
@@ -105,6 +112,7 @@ export class Coordinator {
     const { generation } = this;
     const assigned = assignLanes(this.lanes, new Map([...this.#members].map(([id, { held }]) => [id, held])));
     this.core.trace(this.id, () => `generation ${generation}: ${[...assigned].map(([id, lanes]) => `${id} has ${lanes.join(',')}`).join('; ')}`);
+    for (const [id, lanes] of assigned) for (const lane of lanes) this.#owners.set(lane, id);
     for (const member of this.#members.values()) {
       const tell = member.joining;
       member.joining = null;

@@ -10,11 +10,15 @@ import type { Firing } from './world.js';
 
 /** What the judge looks up while a world runs. */
 export class Judge {
-  readonly #dispatched = new Set<string>();
+  /** Attempts that the ledger has granted, with the time after which they must not fire. */
+  readonly #dispatched = new Map<string, number>();
+  /** Ends of `tool.results` when the ledger's lane was last taken. */
+  readonly #backlog = new Map<number, number>();
   readonly #refired = new Set<string>();
   readonly #recorded = new Map<string, string[]>();
   /** What stood recorded in a run's stream when it was granted, by run and fence. */
   readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
+  readonly #reworded = new Set<string>();
   readonly #intended = new Set<string>();
   readonly exempt: Exemption[] = [];
 
@@ -28,7 +32,10 @@ export class Judge {
     const { onCommit: noteEffect } = databases.ledger;
     databases.ledger.onCommit = (rows) => {
       noteEffect(rows);
-      for (const row of rows) if (row.type === 'EffectDispatched') this.#dispatch(row);
+      for (const row of rows) this.#effectRow(row);
+    };
+    databases.ledger.onTake = (lanes) => {
+      for (const lane of lanes) this.#backlog.set(lane, log.lane(topics.toolResults, lane).length);
     };
     log.watch((record) => this.#intent(record));
     sim.onWork = (fence, run, what) => this.#work(fence, run, what);
@@ -48,10 +55,20 @@ export class Judge {
     }
   }
 
+  #effectRow(row: JournalRow): void {
+    if (row.type === 'EffectDispatched') this.#dispatch(row);
+    if (row.type !== 'EffectDispatched' && row.type !== 'EffectOutcomeUnknown') return;
+    const { step, attempt, message = '', because = '' } = JSON.parse(row.data) as { step: string; attempt: number; message?: string; because?: string };
+    if (!`${message}${because}`.includes('reported no end by its deadline')) return;
+    const of = row.type === 'EffectDispatched' ? attempt - 1 : attempt;
+    const told = this.sim.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
+    if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, of))) this.#violated('I5', `${row.stream}/${step} attempt ${of} was given up though its end stood on the log when the lane was taken`);
+  }
+
   #dispatch({ stream, data }: JournalRow): void {
-    const { step, attempt, because } = JSON.parse(data) as { step: string; attempt: number; because: string };
+    const { step, attempt, because, notAfter } = JSON.parse(data) as { step: string; attempt: number; because: string; notAfter: number };
     if (because === '') this.#violated('I12', `${stream}/${step} attempt ${attempt} was dispatched without a reason`);
-    this.#dispatched.add(`${stream}/${step}/${attempt}`);
+    this.#dispatched.set(`${stream}/${step}/${attempt}`, notAfter);
   }
 
   #intent({ topic, key, headers, value }: LogRecord): void {
@@ -59,6 +76,7 @@ export class Judge {
     const { ce_type: type } = headers;
     if (type !== 'CallTool' && type !== 'CallGroup') return;
     const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
+    if (value?.includes('"from":"words ') === true) this.#reworded.add(`${key ?? ''}/${step}`);
     for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
   }
 
@@ -70,12 +88,19 @@ export class Judge {
   #firing(firing: Firing): void {
     const { run, step, attempt, key, tool, effect } = firing;
     const place = `${tool} at ${run}/${step} attempt ${attempt}`;
-    const granted = this.#dispatched.has(`${run}/${step}/${attempt}`);
+    const notAfter = this.#dispatched.get(`${run}/${step}/${attempt}`);
+    const granted = notAfter !== undefined;
     if (!granted && (effect === 'irreversible' || !this.#intended.has(`${run}/${step}`))) this.#violated('I2', `${place} fired before its intent was durable`);
     if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
     if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    const { core, log } = this.sim;
+    const workers = this.sim.coordinator('holdfast.workers.default');
+    // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
+    const clockJumped = core.faults.some((fault) => fault.at === 'time' && fault.kind === 'clock_jump');
+    if (!granted && !clockJumped && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
     if (effect !== 'irreversible') return;
+    if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);
     if (same !== undefined) this.#violated('I3', `${place} fired twice, on ${same.process} and on ${firing.process}`);
     const unproved = before.find(({ applied, ended }) => applied || !ended);
@@ -173,7 +198,7 @@ export class Judge {
     }
     const unknown = unknownSteps(run);
     if (wanted.output === null && run.status === 'open' && unknown.length > 0) return;
-    const exemption = exemptFrom(this.sim, run, effects);
+    const exemption = exemptFrom(this.sim, id, run, effects);
     if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
     else this.exempt.push(exemption);
   }
@@ -200,8 +225,12 @@ export class Judge {
     const decided = new Map<string, number>();
     const refused = new Set<string>();
     for (const { type, data } of rows) {
-      const parsed = JSON.parse(data) as { step?: string; call?: { step: string }; calls?: { step: string }[] };
-      if (type === 'IntentRejected' && parsed.step !== undefined) refused.add(parsed.step);
+      const parsed = JSON.parse(data) as { step?: string; reason?: string; call?: { step: string }; calls?: { step: string }[] };
+      if (type === 'IntentRejected' && parsed.step !== undefined) {
+        refused.add(parsed.step);
+        // What no replay says again may be refused beside what is recorded; all else is a duplicate, whatever its fence.
+        if (parsed.reason === 'stale_fence' && decided.has(parsed.step) && !this.#reworded.has(`${id}/${parsed.step}`)) this.#violated('I1', `the intent of ${id}/${parsed.step} was taken and then refused for its fence`);
+      }
       const steps = type === 'EffectRequested' ? [parsed.call?.step] : type === 'GroupRequested' ? (parsed.calls ?? []).map(({ step }) => step) : type === 'StepRecorded' ? [parsed.step] : [];
       for (const step of steps) if (step !== undefined) decided.set(step, (decided.get(step) ?? 0) + 1);
     }
@@ -225,6 +254,11 @@ export class Judge {
     }
   }
 }
+
+const reports = (value: string | null, step: string, attempt: number): boolean => {
+  const report = JSON.parse(value ?? '{}') as { step?: string; attempt?: number };
+  return report.step === step && report.attempt === attempt;
+};
 
 /** Events by which a worker moves a run: each needs the run's present fence. */
 const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'RunFinished']);

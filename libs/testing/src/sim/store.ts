@@ -21,6 +21,8 @@ export class SimDatabase {
   readonly #locks = new Map<string, { holder: Transaction; waiting: (() => void)[] }>();
   /** Told of each transaction that is committed. */
   onCommit: (rows: readonly JournalRow[]) => void = () => undefined;
+  /** Told when an instance takes lanes. */
+  onTake: (lanes: readonly number[]) => void = () => undefined;
 
   constructor(
     readonly core: Core,
@@ -28,6 +30,7 @@ export class SimDatabase {
   ) {}
 
   take(lanes: readonly number[]): Progress[] {
+    this.onTake(lanes);
     return lanes.map((lane) => {
       const before = this.progress.get(lane) ?? { lane, epoch: 0, offsets: {}, seen: {}, parked: {}, last: {}, nextSeq: 1, published: 0 };
       const progress = { ...before, epoch: before.epoch + 1 };

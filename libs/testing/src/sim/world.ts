@@ -15,6 +15,8 @@ export interface Firing {
   readonly attempt: number;
   readonly fence: number;
   readonly process: string;
+  /** What the clock of its process showed. */
+  readonly clock: number;
   readonly at: number;
   /** Whether it changed the world. */
   applied: boolean;
@@ -50,7 +52,7 @@ export class FakeWorld {
       return new Promise(() => undefined);
     }
     const { operationKey: key, run, step, attempt, fence } = context;
-    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, at: this.core.scheduler.now, applied: false, ended: false };
+    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, clock: process.clock.now(), at: this.core.scheduler.now, applied: false, ended: false };
     this.firings.push(firing);
     const before = this.byKey.get(key) ?? [];
     this.byKey.set(key, [...before, firing]);
