@@ -73,6 +73,18 @@ async function many(from: number, to: number): Promise<number> {
   return failed > 0 || thin || (total >= COVERAGE_FROM_SEEDS && uncovered.length > 0) ? 1 : 0;
 }
 
+/** Runs seeds from 1 on until one fails: for mutants. The last line is JSON. */
+async function hunt(most: number): Promise<number> {
+  for (let seed = 1; seed <= most; seed += 1) {
+    const { violations, faults } = await runSeed(seed);
+    if (violations.length === 0) continue;
+    say(JSON.stringify({ caughtAt: seed, faults: faults.length, violation: violations[0] }));
+    return 0;
+  }
+  say(JSON.stringify({ caughtAt: null, seeds: most }));
+  return 0;
+}
+
 function progress(done: number, total: number, failed: number, rate: number): void {
   const width = 30;
   const full = Math.round((done / total) * width);
@@ -81,9 +93,10 @@ function progress(done: number, total: number, failed: number, rate: number): vo
   else if (done === total) process.stderr.write(line);
 }
 
-const { values } = parseArgs({ options: { seeds: { type: 'string' }, seed: { type: 'string' }, trace: { type: 'boolean', default: false } } });
+const { values } = parseArgs({ options: { seeds: { type: 'string' }, seed: { type: 'string' }, trace: { type: 'boolean', default: false }, hunt: { type: 'string' } } });
 const range = /^(\d+)(?:\.\.(\d+))?$/.exec(values.seeds ?? '');
 if (values.seed !== undefined && /^\d+$/.test(values.seed)) process.exitCode = await one(Number(values.seed), values.trace);
+else if (values.hunt !== undefined && /^\d+$/.test(values.hunt)) process.exitCode = await hunt(Number(values.hunt));
 else if (range !== null) process.exitCode = await many(Number(range[1]), Number(range[2] ?? range[1]));
 else {
   process.stderr.write(USAGE);
