@@ -1,4 +1,4 @@
-import type { EffectClass } from '@holdfast/protocol';
+import { EffectIndex } from './effects.js';
 import { BEGINNING, Scheduler } from './scheduler.js';
 import type { Asked, Fault, FaultPlan, SiteFault } from './faults.js';
 import { cellOf, type Cell } from './faults.js';
@@ -18,6 +18,7 @@ export class Core {
   readonly faults: Fault[] = [];
   readonly cells = new Set<Cell>();
   readonly story: TraceLine[] = [];
+  readonly effects = new EffectIndex();
   readonly violations: string[] = [];
   onDied: (process: SimProcess) => void = () => undefined;
   readonly #outUntil = new Map<string, number>();
@@ -45,11 +46,11 @@ export class Core {
     this.onDied(process);
   }
 
-  faultAt(asked: Asked, about: (() => Iterable<EffectClass>) | undefined): SiteFault | null {
-    const kind = this.plan.at(asked, this.elapsedMs);
+  faultAt(asked: Asked, texts: (() => Iterable<string>) | undefined): SiteFault | null {
+    const kind = this.plan.at(asked, this.elapsedMs, texts);
     if (kind === null) return null;
     this.faults.push({ at: 'site', process: asked.process, site: asked.site, nth: asked.nth, kind });
-    for (const effect of about?.() ?? ['any' as const]) this.cells.add(cellOf(kind, asked.kind, asked.site, effect));
+    for (const effect of texts === undefined ? ['any' as const] : this.effects.in(texts())) this.cells.add(cellOf(kind, asked.kind, asked.site, effect));
     this.trace('fault', `${kind} at ${asked.site} of ${asked.process}`);
     return kind;
   }

@@ -21,7 +21,7 @@ const isProved = (log: SimLog, run: string, step: string, attempt: number): bool
  * its outcome unknown, and the run blocked, until somebody asks the target (reconciliation).
  * `joined_an_unknown`: it waits for another run's effect that is left so.
  */
-export function exemptFrom({ core, databases, log }: Simulation, id: string, run: Run, effects: RunEffects): Exemption | null {
+export function exemptFrom({ cluster: { core, databases, log } }: Simulation, id: string, run: Run, effects: RunEffects): Exemption | null {
   if (core.faults.length === 0 || run.status !== 'open') return null;
   const unknown = unknownSteps(run);
   if (unknown.some(({ call, attempt }) => isProved(log, id, call.step, attempt))) return null;

@@ -64,7 +64,8 @@ export interface Asked {
 export interface FaultPlan {
   /** Faults that come by themselves, at times from the beginning on. */
   readonly timed: readonly Extract<Fault, { at: 'time' }>[];
-  at(asked: Asked, elapsedMs: number): SiteFault | null;
+  /** `texts`: what the ask is about, in the words of its messages; absent for asks that are about no effect. */
+  at(asked: Asked, elapsedMs: number, texts?: () => Iterable<string>): SiteFault | null;
 }
 
 export const noFaults: FaultPlan = { timed: [], at: () => null };

@@ -23,7 +23,8 @@ export class Judge {
   readonly exempt: Exemption[] = [];
 
   constructor(private readonly sim: Simulation) {
-    const { databases, world, log } = sim;
+    const { world } = sim;
+    const { databases, log } = sim.cluster;
     const { onCommit: noteRun } = databases.orchestrator;
     databases.orchestrator.onCommit = (rows) => {
       noteRun(rows);
@@ -61,7 +62,7 @@ export class Judge {
     const { step, attempt, message = '', because = '' } = JSON.parse(row.data) as { step: string; attempt: number; message?: string; because?: string };
     if (!`${message}${because}`.includes('reported no end by its deadline')) return;
     const of = row.type === 'EffectDispatched' ? attempt - 1 : attempt;
-    const told = this.sim.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
+    const told = this.sim.cluster.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
     if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, of))) this.#violated('I5', `${row.stream}/${step} attempt ${of} was given up though its end stood on the log when the lane was taken`);
   }
 
@@ -81,7 +82,7 @@ export class Judge {
   }
 
   #violated(invariant: string, what: string): void {
-    this.sim.core.violated(invariant, what);
+    this.sim.cluster.core.violated(invariant, what);
   }
 
   /** Asked at each call, before the world answers it. */
@@ -94,8 +95,8 @@ export class Judge {
     if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
     if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
-    const { core, log } = this.sim;
-    const workers = this.sim.coordinator('holdfast.workers.default');
+    const { core, log } = this.sim.cluster;
+    const workers = this.sim.cluster.coordinator('holdfast.workers.default');
     // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
     const clockJumped = core.faults.some((fault) => fault.at === 'time' && fault.kind === 'clock_jump');
     if (!granted && !clockJumped && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
@@ -119,13 +120,13 @@ export class Judge {
     this.#streams('orchestrator', topics.runEvents);
     this.#streams('ledger', topics.effectEvents);
     this.#allRead();
-    for (const record of sim.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
+    for (const record of sim.cluster.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
     for (const run of sim.options.runs) this.#run(run.id);
   }
 
   /** I8, I13: what the topic holds is what the journal holds, chained, and folds to what is in memory. */
   #streams(service: 'orchestrator' | 'ledger', topic: string): void {
-    const { databases, log, slots } = this.sim;
+    const { databases, log, slots } = this.sim.cluster;
     const onTopic = new Map<string, LogRecord[]>();
     const last = new Map<string, number>();
     for (const record of log.topic(topic)) {
@@ -161,7 +162,8 @@ export class Judge {
 
   /** I1: everything durable was read and decided. */
   #allRead(): void {
-    const { databases, log, options } = this.sim;
+    const { databases, log } = this.sim.cluster;
+    const { options } = this.sim;
     const reads = { orchestrator: [topics.agentIntents, topics.effectEvents], ledger: [topics.runEvents, topics.toolResults] } as const;
     for (const service of ['orchestrator', 'ledger'] as const) {
       for (let lane = 0; lane < options.partitions; lane += 1) {
@@ -175,7 +177,8 @@ export class Judge {
   }
 
   #run(id: string): void {
-    const { databases, options, acknowledged } = this.sim;
+    const { databases, acknowledged } = this.sim.cluster;
+    const { options } = this.sim;
     const rows = databases.orchestrator.stream(topics.runEvents, id);
     const effects = foldEffects(databases.ledger.stream(topics.effectEvents, id));
     if (rows.length === 0) {
@@ -243,7 +246,8 @@ export class Judge {
 
   /** I3, I5: what the ledger says of a run's effects agrees with the run and with the world. */
   #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' }>): void {
-    const { world, databases } = this.sim;
+    const { world } = this.sim;
+    const { databases } = this.sim.cluster;
     for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
     for (const effect of effects.values()) {
       const firings = world.byKey.get(effect.key) ?? [];

@@ -1,4 +1,3 @@
-import type { EffectClass } from '@holdfast/protocol';
 import type { CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandlers, Membership } from '@holdfast/runtime';
 import { isDirectSuccessor } from '@holdfast/runtime/kafka';
 import type { Coordinator, Joined } from './coordinator.js';
@@ -19,8 +18,8 @@ export interface SimLaneGroupParts {
   readonly coordinator: Coordinator;
   readonly topics: readonly string[];
   readonly handlers: LaneGroupHandlers;
-  /** Effect classes of the tasks that a commit covers. */
-  readonly about: (topic: string, lane: number, from: number, to: number) => Iterable<EffectClass>;
+  /** The messages that a commit covers. */
+  readonly texts: (topic: string, lane: number, from: number, to: number) => Iterable<string>;
 }
 
 const FETCH_MAX = 200;
@@ -92,12 +91,12 @@ export class SimLaneGroup implements LaneGroup {
   }
 
   async commit(membership: Membership, offsets: readonly { topic: string; lane: number; offset: number; metadata: string }[]): Promise<CommitEnd> {
-    const { process, coordinator, about } = this.#parts;
+    const { process, coordinator, texts } = this.#parts;
     try {
       const end = await process.ask({
         site: 'offset.commit',
         server: 'coordinator',
-        about: () => offsets.flatMap(({ topic, lane, offset }) => [...about(topic, lane, coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0, offset)]),
+        texts: () => offsets.flatMap(({ topic, lane, offset }) => [...texts(topic, lane, coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0, offset)]),
         apply: () => coordinator.commit(membership, offsets),
       });
       process.core.trace(process.name, () => `its commit of ${offsets.map(({ topic, lane, offset }) => `${topic}/${lane} up to ${offset}`).join(', ')} as ${membership.memberId} generation ${membership.generation} is ${end}`);

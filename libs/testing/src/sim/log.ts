@@ -1,4 +1,4 @@
-import { topics, type EffectClass } from '@holdfast/protocol';
+import { topics } from '@holdfast/protocol';
 import type { LogRecord, LogWriter, Outgoing } from '@holdfast/runtime';
 import { laneOf } from '@holdfast/runtime/kafka';
 import type { Core } from './core.js';
@@ -19,7 +19,6 @@ export class SimLog {
   constructor(
     private readonly core: Core,
     readonly partitions: number,
-    private readonly effectsIn: (records: readonly { headers: Outgoing['headers']; value: string }[]) => Iterable<EffectClass>,
   ) {}
 
   laneOf = (key: string): number => {
@@ -78,7 +77,7 @@ export class SimLog {
     return {
       publish: (records) => {
         const copy = records.slice();
-        return process.ask({ site: siteOf(process, copy), server: 'broker', about: () => this.effectsIn(copy), apply: () => this.append(copy) });
+        return process.ask({ site: siteOf(process, copy), server: 'broker', texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
       },
       close: () => Promise.resolve(),
     };

@@ -1,4 +1,3 @@
-import type { EffectClass } from '@holdfast/protocol';
 import type { Clock } from '@holdfast/runtime';
 import { Chance } from './chance.js';
 import type { ProcessKind, Site, SiteFault } from './faults.js';
@@ -24,8 +23,8 @@ export interface Ask<T> {
   readonly site: Site;
   /** Which server it goes to: one that is out answers nothing. */
   readonly server: string;
-  /** Effect classes that it is about; asked only when a fault meets it. */
-  readonly about?: () => Iterable<EffectClass>;
+  /** The messages that it is about; asked only when a fault may meet it. */
+  readonly texts?: () => Iterable<string>;
   /** What it does at the server. */
   readonly apply: () => T | Promise<T>;
 }
@@ -74,16 +73,16 @@ export class SimProcess {
   }
 
   /** A fault at this ask, if one is planned. */
-  fault(site: Site, about: (() => Iterable<EffectClass>) | undefined): SiteFault | null {
+  fault(site: Site, texts: (() => Iterable<string>) | undefined): SiteFault | null {
     const nth = (this.#asks.get(site) ?? 0) + 1;
     this.#asks.set(site, nth);
-    return this.core.faultAt({ process: this.name, kind: this.kind, site, nth }, about);
+    return this.core.faultAt({ process: this.name, kind: this.kind, site, nth }, texts);
   }
 
   /** Asks a server over the network. */
-  ask<T>({ site, server, about, apply }: Ask<T>): Promise<T> {
+  ask<T>({ site, server, texts, apply }: Ask<T>): Promise<T> {
     if (!this.alive) return never();
-    const fault = this.fault(site, about);
+    const fault = this.fault(site, texts);
     if (fault === 'crash_before') {
       this.crash(`before ${site}`);
       return never();

@@ -6,7 +6,6 @@ import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
 import { executeWith, Worker, type Execute } from '@holdfast/sdk/host';
 import type { Core } from './core.js';
 import type { Coordinator } from './coordinator.js';
-import type { EffectIndex } from './effects.js';
 import type { ProcessKind } from './faults.js';
 import { SimLaneGroup } from './lane-group.js';
 import type { SimLog } from './log.js';
@@ -17,7 +16,6 @@ import { SimStore, type SimDatabase } from './store.js';
 export interface Surroundings {
   readonly core: Core;
   readonly log: SimLog;
-  readonly effects: EffectIndex;
   readonly databases: Readonly<Record<'orchestrator' | 'ledger', SimDatabase>>;
   coordinator(groupId: string): Coordinator;
   agents(process: SimProcess): readonly AgentDefinition[];
@@ -55,7 +53,7 @@ export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>
 type Contracts = Awaited<ReturnType<typeof openContractBook>>;
 
 function startLoop<State, Event extends Message>(around: Surroundings, process: SimProcess, database: SimDatabase, serviceOf: (contracts: Contracts) => Service<State, Event>): Running {
-  const { core, log, effects } = around;
+  const { core, log } = around;
   let loop: Loop<State, Event> | undefined;
   const boot = async (): Promise<void> => {
     const contracts = await openContractBook({
@@ -65,7 +63,7 @@ function startLoop<State, Event extends Message>(around: Surroundings, process: 
     const service = serviceOf(contracts);
     loop = new Loop<State, Event>({
       service,
-      store: new SimStore(process, database, (rows) => effects.in(rows.map(({ data }) => data))),
+      store: new SimStore(process, database),
       writer: log.writer(process),
       clock: process.clock,
       random: process.chance,
@@ -122,13 +120,13 @@ function startWorker(around: Surroundings, process: SimProcess): Running {
 }
 
 function join(around: Surroundings, process: SimProcess, groupId: string, read: readonly string[], handlers: LaneGroupHandlers): SimLaneGroup {
-  const { log, effects } = around;
+  const { log } = around;
   return new SimLaneGroup({
     process,
     log,
     coordinator: around.coordinator(groupId),
     topics: read,
     handlers,
-    about: (topic, lane, from, to) => effects.in(log.lane(topic, lane).slice(from, to).map(({ value }) => value ?? '')),
+    texts: (topic, lane, from, to) => log.lane(topic, lane).slice(from, to).map(({ value }) => value ?? ''),
   });
 }

@@ -41,7 +41,7 @@ export async function runSeed(seed: number, { faults, trace = false }: SeedOptio
   const judge = new Judge(simulation);
   await simulation.run();
   judge.judge();
-  const { core } = simulation;
+  const { core } = simulation.cluster;
   return { seed, runs: runs.length, steps: meanSteps(runs) * runs.length, faults: core.faults, violations: core.violations, exempt: judge.exempt, cells: core.cells, virtualMs: core.elapsedMs, story: core.story };
 }
 
@@ -52,5 +52,5 @@ export async function runUninterrupted(seed: number): Promise<readonly string[]>
   const judge = new Judge(simulation);
   await simulation.run();
   judge.judge();
-  return [...simulation.core.violations, ...judge.exempt.map((exemption) => `exempt without a fault: ${exemption}`)];
+  return [...simulation.cluster.core.violations, ...judge.exempt.map((exemption) => `exempt without a fault: ${exemption}`)];
 }

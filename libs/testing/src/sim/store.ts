@@ -1,4 +1,3 @@
-import type { EffectClass } from '@holdfast/protocol';
 import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Store } from '@holdfast/runtime';
 import type { Core } from './core.js';
 import { SimFailure, type SimProcess } from './process.js';
@@ -125,12 +124,13 @@ export class SimDatabase {
   }
 }
 
+const textsOf = (writes: readonly LaneWrite[]): string[] => writes.flatMap(({ rows }) => rows.map(({ data }) => data));
+
 /** A process's connection to its database. */
 export class SimStore implements Store {
   constructor(
     private readonly process: SimProcess,
     private readonly database: SimDatabase,
-    private readonly effectsIn: (rows: readonly JournalRow[]) => Iterable<EffectClass>,
   ) {}
 
   incarnation(): Promise<string> {
@@ -158,7 +158,7 @@ export class SimStore implements Store {
   }
 
   append(writes: readonly LaneWrite[]): Promise<ReadonlySet<number>> {
-    return this.#ask('store.commit', () => this.database.append(writes, false), () => this.effectsIn(writes.flatMap(({ rows }) => rows)));
+    return this.#ask('store.commit', () => this.database.append(writes, false), () => textsOf(writes));
   }
 
   async lock(keys: readonly string[]): Promise<LockedStore> {
@@ -181,7 +181,7 @@ export class SimStore implements Store {
             database.end(transaction);
             return held;
           },
-          () => this.effectsIn(writes.flatMap(({ rows }) => rows)),
+          () => textsOf(writes),
         ).catch((error: unknown) => {
           // A connection that broke takes its transaction with it.
           database.end(transaction);
@@ -198,7 +198,7 @@ export class SimStore implements Store {
     return Promise.resolve();
   }
 
-  #ask<T>(site: 'store.take' | 'store.read' | 'store.lock' | 'store.commit', apply: () => T | Promise<T>, about?: () => Iterable<EffectClass>): Promise<T> {
-    return this.process.ask({ site, server: `store.${this.database.name}`, apply, ...(about === undefined ? {} : { about }) });
+  #ask<T>(site: 'store.take' | 'store.read' | 'store.lock' | 'store.commit', apply: () => T | Promise<T>, texts?: () => Iterable<string>): Promise<T> {
+    return this.process.ask({ site, server: `store.${this.database.name}`, apply, ...(texts === undefined ? {} : { texts }) });
   }
 }

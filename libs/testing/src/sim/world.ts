@@ -46,7 +46,7 @@ export class FakeWorld {
   /** A tool's call, made by a process. */
   call(process: SimProcess, tool: { readonly name: string; readonly effect: EffectClass; readonly granted: boolean }, args: { readonly n: number } & { readonly [name: string]: Json }, context: ToolContext): Promise<string> {
     if (!process.alive) return new Promise(() => undefined);
-    const fault = process.fault(tool.granted ? 'fire.granted' : 'fire.local', () => [tool.effect]);
+    const fault = process.fault(tool.granted ? 'fire.granted' : 'fire.local', () => [`"name":"${tool.name}"`]);
     if (fault === 'crash_before') {
       process.crash(`before the call of ${tool.name}`);
       return new Promise(() => undefined);
