@@ -14,7 +14,7 @@ import { parseArgs, promisify } from 'node:util';
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PATCHES = path.join(ROOT, 'libs/testing/mutants');
-const WORK = path.join(ROOT, '.scratch/mutants');
+const WORK = path.join(ROOT, '.holdfast/mutants');
 const PACKAGES = ['libs/kernel', 'libs/protocol', 'libs/runtime', 'libs/sdk', 'libs/testing', 'services/orchestrator', 'services/ledger'];
 const run = promisify(execFile);
 

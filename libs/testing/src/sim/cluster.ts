@@ -33,6 +33,9 @@ interface Slot {
 }
 
 const SESSION_MS = 3000;
+/** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
+const LEAP_LEAST_MS = 6000;
+const LEAP_SHORT_OF_MS = 1500;
 
 /** Broker, databases, services and workers of one simulated world: started, killed, and started again. */
 export class Cluster {
@@ -77,6 +80,18 @@ export class Cluster {
     const sessionMs = this.#options.sessionMs ?? SESSION_MS;
     if (known === undefined) this.#coordinators.set(groupId, (known = new Coordinator(this.core, groupId, this.#options.partitions, sessionMs, sessionMs + 1000)));
     return known;
+  }
+
+  /** Leaps over time in which nothing but heartbeats would happen; false when there is nothing to leap over. */
+  leap(until: number): boolean {
+    const { scheduler } = this.core;
+    const due = Object.values(this.databases).flatMap(({ agenda }) => [...agenda.values()].flatMap(({ open, dueAt }) => (open && dueAt !== null && dueAt > scheduler.now ? [dueAt] : [])));
+    const to = Math.min(until, scheduler.nextBeyond(LEAP_LEAST_MS), ...due) - LEAP_SHORT_OF_MS;
+    if (scheduler.now - this.log.lastAppendAt < LEAP_LEAST_MS || to - scheduler.now < LEAP_LEAST_MS) return false;
+    const byMs = to - scheduler.now;
+    scheduler.leap(to, LEAP_LEAST_MS);
+    for (const coordinator of this.#coordinators.values()) coordinator.leapt(byMs);
+    return true;
   }
 
   /** Starts every process, and lets the planned faults come when their time is there. */

@@ -52,6 +52,11 @@ export class Coordinator {
     return owner !== undefined && !owner.startsWith(`${process}/`);
   }
 
+  /** Time has leapt: nobody is thought silent for it. */
+  leapt(byMs: number): void {
+    for (const member of this.#members.values()) member.seenAt += byMs;
+  }
+
   leave(memberId: string): void {
     if (this.#members.delete(memberId)) this.#rebalance();
   }

@@ -41,6 +41,31 @@ export class Scheduler {
     };
   }
 
+  /** When something next happens; Infinity when nothing will. */
+  nextAt(): number {
+    return this.#queue.peek()?.at ?? Infinity;
+  }
+
+  /** When something happens that is further away than this; Infinity when nothing will. */
+  nextBeyond(ms: number): number {
+    return this.#queue.data.reduce((least, { at, cancelled }) => (!cancelled && at > this.now + ms && at < least ? at : least), Infinity);
+  }
+
+  /**
+   * Lets time pass without anything happening: what was to happen within `soonMs` happens as long
+   * after the leap as it would have after now. For a world in which only heartbeats go on.
+   */
+  leap(to: number, soonMs: number): void {
+    const all = this.#queue.data.filter(({ cancelled }) => !cancelled).sort((a, b) => a.at - b.at || a.order - b.order);
+    const byMs = to - this.now;
+    const soon = this.now + soonMs;
+    for (const happening of all) if (happening.at <= soon) happening.at += byMs;
+    this.#queue.data = [];
+    this.#queue.length = 0;
+    for (const happening of all) this.#queue.push(happening);
+    this.now = to;
+  }
+
   /** Runs happenings until the fact holds, the queue is empty, or virtual time reaches `until`. */
   run(over: () => boolean, until: number): Promise<'over' | 'empty' | 'late'> {
     return new Promise((resolve, reject) => {
