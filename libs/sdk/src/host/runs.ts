@@ -133,10 +133,16 @@ export class Runs {
         stop(`its message can't be understood, perhaps it is of a newer version: ${decoded.ok ? 'no valid run or tenant' : decoded.message}`);
         return;
       }
-      lane.seen = arrival.seen;
+      // What was written late, from before the lane was taken, is no beginning to count from: the first grant of this holding is.
+      const isKnown = lane.seen.size === arrival.seen.size;
+      if (isKnown || this.#isPresentGrant(lane, decoded.message)) lane.seen = arrival.seen;
       this.#dispatch(record.lane, run.data, decoded.message);
     }
     lane.next = record.offset + 1;
+  }
+
+  #isPresentGrant({ generation }: RunLane, { type, data }: MessageOf<(typeof runTaskMessages)[number]>): boolean {
+    return type === 'RunGranted' && data.worker === this.#parts.worker && (data.generation ?? generation) === generation;
   }
 
   #dispatch(lane: number, run: RunId, message: MessageOf<(typeof runTaskMessages)[number]>): void {
