@@ -10,7 +10,7 @@ import { parseArgs, promisify } from 'node:util';
  * of the product's code, runs seeds until one fails, and says after how many. The unpatched code
  * must pass the same seeds. A mutant that no seed catches fails the command.
  *
- *   npm run mutants [-- --only NAME] [--seeds-max 2000] [--jobs 2]
+ *   npm run mutants [-- --only NAME,NAME] [--seeds-max 2000] [--jobs 2]
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PATCHES = path.join(ROOT, 'libs/testing/mutants');
@@ -20,7 +20,7 @@ const run = promisify(execFile);
 
 const { values } = parseArgs({ options: { only: { type: 'string' }, 'seeds-max': { type: 'string', default: '2000' }, jobs: { type: 'string', default: '2' } } });
 const seedsMax = Number(values['seeds-max']);
-const names = (await readdir(PATCHES)).filter((name) => name.endsWith('.patch')).map((name) => name.slice(0, -'.patch'.length)).filter((name) => values.only === undefined || name === values.only);
+const names = (await readdir(PATCHES)).filter((name) => name.endsWith('.patch')).map((name) => name.slice(0, -'.patch'.length)).filter((name) => values.only === undefined || values.only.split(',').includes(name));
 if (names.length === 0) throw new Error(`no mutant ${values.only ?? ''} in libs/testing/mutants`);
 
 /** The built packages with their sources, so that a patched one can be built again; everything else comes from the root. */

@@ -11,7 +11,7 @@ declare module 'expect' {
 }
 
 /** An agent that reads, mails and pays, before fakes in memory. `careless`: the mail tool says that it may be repeated, and its target forgets the key. */
-const scenario = (careless: boolean) => ({ sleep }: Surroundings): Setup => {
+const scenario = (careless: boolean) => ({ elapse }: Surroundings): Setup => {
   const mails: string[] = [];
   const seen = new Set<string>();
   const payments: string[] = [];
@@ -37,7 +37,7 @@ const scenario = (careless: boolean) => ({ sleep }: Surroundings): Setup => {
     input: z.object({ order: z.string() }),
     output: z.object({ id: z.string() }),
     execute: async ({ order }) => {
-      await sleep('2s');
+      await elapse('2s');
       payments.push(order);
       return { id: `re-${order}` };
     },

@@ -13,7 +13,7 @@ export interface Surroundings {
   /** Virtual time, epoch milliseconds. */
   now(): number;
   /** Waits in virtual time. */
-  sleep(duration: number | string): Promise<void>;
+  elapse(duration: number | string): Promise<void>;
 }
 
 /** An agent and its tools, with a fake of whatever the tools change. Made anew for every world. */
@@ -95,7 +95,7 @@ export class TestWorld {
     private readonly kill: Asked & { readonly fault: SiteFault } | null = null,
   ) {
     this.#faults = (options.faults ?? []).map((fault) => ({ fault, left: fault.nth }));
-    this.#setup = scenario({ now: () => Math.floor(this.#cluster.core.scheduler.now), sleep: (duration) => this.#sleep(milliseconds(duration)) });
+    this.#setup = scenario({ now: () => Math.floor(this.#cluster.core.scheduler.now), elapse: (duration) => this.#elapse(milliseconds(duration)) });
     const plan: FaultPlan = { timed: [], at: (asked, _, texts) => this.#faultAt(asked, texts) };
     this.#cluster = new Cluster({
       seed: `kit-${options.seed ?? 1}`,
@@ -199,12 +199,12 @@ export class TestWorld {
       const end = await scheduler.run(() => over() || (waitsForReal() && scheduler.nextAt() > scheduler.now), until);
       if (end !== 'over' || over()) return;
       turns += 1;
-      if (turns > REAL_TURNS_MAX) throw new Error('a tool’s code waits for something that never comes; let it wait in virtual time, with the sleep that the scenario is given');
+      if (turns > REAL_TURNS_MAX) throw new Error('a tool’s code waits for something that never comes; let it wait in virtual time, with the elapse that the scenario is given');
       await new Promise<void>((resolve) => setImmediate(resolve));
     }
   }
 
-  #sleep(ms: number): Promise<void> {
+  #elapse(ms: number): Promise<void> {
     const { scheduler } = this.#cluster.core;
     this.#asleep += 1;
     return new Promise((resolve) => {

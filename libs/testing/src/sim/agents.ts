@@ -44,10 +44,21 @@ export const tools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keySc
   return (keyScope === 'target' ? defineTool({ ...spec, keyScope, target: ({ target }) => target }) : defineTool(spec)) as unknown as ToolDefinition;
 });
 
+export interface CallOp {
+  readonly do: 'call';
+  readonly tool: string;
+  readonly n: number;
+  readonly target: string;
+  /** What else goes into its arguments: nothing, what chance recorded, or what no replay will say again. */
+  readonly from: 'nothing' | 'recorded' | 'unrecorded';
+}
+
 export type Op =
-  | { readonly do: 'call'; readonly tool: string; readonly n: number; readonly target: string; /** What else goes into its arguments: nothing, what chance recorded, or what no replay will say again. */ readonly from: 'nothing' | 'recorded' | 'unrecorded' }
+  | CallOp
   | { readonly do: 'step' | 'model'; readonly n: number; /** So many tries fail. */ readonly fails: number }
   | { readonly do: 'now' | 'random' | 'uuid' }
+  /** Two calls at once; what follows depends on which of them the code hears of first. */
+  | { readonly do: 'race'; readonly calls: readonly [CallOp, CallOp] }
   | { readonly do: 'all'; readonly branches: readonly (readonly Op[])[]; readonly asOne: boolean };
 
 /** What surrounds one life of a run's code. */
@@ -75,6 +86,14 @@ async function carryOut(run: Run, program: readonly Op[], life: Life): Promise<s
       case 'model':
         said.push(await outcomeOf(() => workOf(run, each, life)));
         break;
+      case 'race': {
+        const heard: string[] = [];
+        const both = each.calls.map((call, index) => outcomeOf(() => callOf(run, call, chance, life)).finally(() => heard.push(String(index + 1))));
+        said.push(...(await Promise.all(both)));
+        const [first = ''] = heard;
+        said.push(await run.step(`first ${first}`, () => 'first'));
+        break;
+      }
       case 'now':
         chance = String(run.now());
         break;
@@ -94,7 +113,7 @@ async function carryOut(run: Run, program: readonly Op[], life: Life): Promise<s
   return said;
 }
 
-const callOf = (run: Run, { tool, n, target, from }: Extract<Op, { do: 'call' }>, chance: string, life: Life): Promise<unknown> =>
+const callOf = (run: Run, { tool, n, target, from }: CallOp, chance: string, life: Life): Promise<unknown> =>
   run.call(tool, { n, target, from: from === 'recorded' ? chance : from === 'unrecorded' ? life.newWords() : '' });
 
 /** With checkpoint `group` a failed member fails the group: its error is the branch's result here. */
@@ -130,7 +149,7 @@ export interface CommonTargets {
 /** A random program of eight steps or more. */
 export function randomProgram(chance: Chance, run: string, { shared, contested }: CommonTargets): Op[] {
   let n = 0;
-  const call = (only: readonly ToolKind[] = TOOLS): Op => {
+  const call = (only: readonly ToolKind[] = TOOLS): CallOp => {
     const { name, keyScope, effect } = chance.pick(only as [ToolKind, ...ToolKind[]]);
     n += 1;
     if (keyScope === 'target' && effect === 'irreversible') {
@@ -150,6 +169,7 @@ export function randomProgram(chance: Chance, run: string, { shared, contested }
     if (kind < 0.74) return { do: chance.hits(0.5) ? 'step' : 'model', n, fails: chance.hits(0.15) ? chance.whole(1, 2) : 0 };
     if (kind < 0.82) return { do: chance.pick(['now', 'random', 'uuid']) };
     if (depth > 0) return call();
+    if (kind < 0.87) return { do: 'race', calls: [call(), call()] };
     const asOne = chance.hits(0.3);
     const local = TOOLS.filter(({ effect, keyScope }) => effect !== 'irreversible' && keyScope === 'run');
     const branches = Array.from({ length: chance.whole(2, 3) }, () => (asOne ? [call(local)] : Array.from({ length: chance.whole(1, 2) }, () => one(depth + 1))));
@@ -160,4 +180,4 @@ export function randomProgram(chance: Chance, run: string, { shared, contested }
   return program;
 }
 
-export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);
+export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'race' ? 3 : each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);

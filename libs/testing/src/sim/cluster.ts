@@ -1,5 +1,6 @@
 import { absent, evolve, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { encodeHeaders, RunId, StartRun, topics, type EffectClass, type Json, type Named } from '@holdfast/protocol';
+import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
 import { timedCellOf, type FaultPlan, type ProcessKind } from './faults.js';
@@ -16,6 +17,8 @@ export interface ClusterOptions extends Pick<Surroundings, 'agents' | 'tools' | 
   readonly partitions: number;
   readonly trace: boolean;
   readonly sessionMs?: number;
+  readonly irreversibleConcurrency?: number;
+  readonly staggerMs?: number;
 }
 
 export interface RunRequest {
@@ -71,7 +74,7 @@ export class Cluster {
       }
     });
     this.slots = (['orchestrator', 'ledger', 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
-    this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), ...options };
+    this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), irreversibleConcurrency: 4, ...options };
     this.core.onDied = (process) => this.#died(process);
   }
 
@@ -97,7 +100,11 @@ export class Cluster {
   /** Starts every process, and lets the planned faults come when their time is there. */
   start(): void {
     const { scheduler, plan } = this.core;
-    for (const slot of this.slots) scheduler.at(BEGINNING + 1, null, () => this.#start(slot));
+    const chance = new Chance(`${this.core.seed}/start`);
+    for (const slot of this.slots) {
+      const afterMs = slot.kind === 'worker' && slot.name !== 'worker-1' ? chance.between(0, this.#options.staggerMs ?? 0) : 0;
+      scheduler.at(BEGINNING + 1 + afterMs, null, () => this.#start(slot));
+    }
     for (const fault of plan.timed) scheduler.at(BEGINNING + fault.ms, null, () => this.#happen(fault));
   }
 

@@ -74,7 +74,11 @@ export class Coordinator {
     const member = this.#members.get(memberId);
     if (member === undefined || generation !== this.generation) return 'refused';
     this.#seen(member);
-    for (const { topic, lane, offset, metadata } of offsets) this.committed.set(`${topic}/${lane}`, { offset, metadata });
+    for (const { topic, lane, offset, metadata } of offsets) {
+      const before = this.committed.get(`${topic}/${lane}`)?.offset ?? 0;
+      if (offset < before) this.core.violated('6.1', `${memberId} committed ${topic}/${lane} back from ${before} to ${offset}`);
+      this.committed.set(`${topic}/${lane}`, { offset, metadata });
+    }
     return 'accepted';
   }
 

@@ -104,10 +104,15 @@ export interface RandomFaultOptions {
   readonly targets: readonly [string, ...string[]];
 }
 
-/** Faults by chance. */
+/** Faults by chance. Each world knows only some kinds, and those the more: rare meetings of one kind with another become common. */
 export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
-  const timed = Array.from({ length: chance.whole(0, options.timedMax) }, (): Extract<Fault, { at: 'time' }> => {
-    const kind = chance.pick(TIMED_FAULTS as [TimedFault, ...TimedFault[]]);
+  const known = (kind: SiteFault | TimedFault): boolean => !unknown.has(kind);
+  const all = [...new Set(Object.values(SITE_FAULTS).flat()), ...TIMED_FAULTS];
+  const unknown = new Set(chance.hits(0.3) ? [] : all.filter(() => chance.hits(0.4)));
+  const atSite = Object.fromEntries(Object.entries(SITE_FAULTS).map(([site, kinds]) => [site, kinds.filter(known)])) as unknown as typeof SITE_FAULTS;
+  const atTime = TIMED_FAULTS.filter(known);
+  const timed = Array.from({ length: atTime.length === 0 ? 0 : chance.whole(0, options.timedMax) }, (): Extract<Fault, { at: 'time' }> => {
+    const kind = chance.pick(atTime as [TimedFault, ...TimedFault[]]);
     const target = kind === 'store_outage' ? chance.pick(['orchestrator', 'ledger']) : kind === 'broker_outage' ? 'broker' : chance.pick(options.targets);
     const forMs = kind === 'clock_jump' ? chance.whole(-1500, 1500) : chance.hits(0.5) ? chance.whole(200, 2000) : chance.whole(2000, 9000);
     return { at: 'time', ms: chance.whole(20, options.windowMs), target, kind, forMs };
@@ -116,7 +121,8 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
     timed,
     at: ({ site, kind }, elapsedMs) => {
       if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site])) return null;
-      return chance.pick(SITE_FAULTS[site] as [SiteFault, ...SiteFault[]]);
+      const kinds = atSite[site];
+      return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
     },
   };
 }

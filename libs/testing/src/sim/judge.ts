@@ -1,6 +1,6 @@
 import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
-import { topics } from '@holdfast/protocol';
+import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
@@ -93,8 +93,11 @@ export class Judge {
     const granted = notAfter !== undefined;
     if (!granted && (effect === 'irreversible' || !this.#intended.has(`${run}/${step}`))) this.#violated('I2', `${place} fired before its intent was durable`);
     if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
+    const local = (other: Firing): boolean => !this.#dispatched.has(`${other.run}/${other.step}/${other.attempt}`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
     if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other));
+    if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
     const { core, log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');
     // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
@@ -121,6 +124,7 @@ export class Judge {
     this.#streams('ledger', topics.effectEvents);
     this.#allRead();
     for (const record of sim.cluster.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
+    this.#hosts();
     for (const run of sim.options.runs) this.#run(run.id);
   }
 
@@ -173,6 +177,26 @@ export class Judge {
           if (read !== end) this.#violated('I1', `${service} has read ${topic}/${lane} up to ${read}, it ends at ${end}`);
         }
       }
+    }
+  }
+
+  /** Every irreversible task was taken, and what a living host saw end, it has reported. */
+  #hosts(): void {
+    const { log, slots, coordinator } = { ...this.sim.cluster, coordinator: this.sim.cluster.coordinator('holdfast.workers.default') };
+    const topic = toolTasks(DEFAULT_POOL as Pool);
+    const seen = new Set<string>();
+    for (const { value, lane, offset, key } of log.topic(topic)) {
+      const task = JSON.parse(value ?? '') as { effect: string; key: string; attempt: number; step: string };
+      const attempt = `${task.key}/${task.attempt}`;
+      if (task.effect !== 'irreversible' || seen.has(attempt)) continue;
+      seen.add(attempt);
+      if ((coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0) <= offset) this.#violated('6.1', `the task of ${key ?? ''}/${task.step} attempt ${task.attempt} was never taken`);
+    }
+    const alive = new Set(slots.flatMap(({ running }) => (running?.process.alive === true ? [running.process.name] : [])));
+    for (const { effect, ended, process, run, step, attempt } of this.sim.world.firings) {
+      if (effect !== 'irreversible' || !ended || !alive.has(process)) continue;
+      const told = log.lane(topics.toolResults, log.laneOf(run)).some((record) => record.key === run && reports(record.value, step, attempt));
+      if (!told) this.#violated('I5', `${process} saw the end of ${run}/${step} attempt ${attempt} and never reported it`);
     }
   }
 

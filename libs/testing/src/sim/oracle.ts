@@ -1,5 +1,5 @@
 import { DEFAULT_TENANT, operationKey, type RunId, type Step } from '@holdfast/protocol';
-import { TIMEOUT_MS, TOOLS, type Op } from './agents.js';
+import { TIMEOUT_MS, TOOLS, type CallOp, type Op } from './agents.js';
 import { CONTESTED, resultOf, scriptOf } from './world.js';
 
 /** What an uninterrupted run of a program comes to. */
@@ -31,14 +31,19 @@ class Oracle {
   ) {}
 
   of(program: readonly Op[], prefix: string): string[] {
-    return program.flatMap((each, index) => {
-      const step = `${prefix}${index + 1}`;
+    let number = 0;
+    return program.flatMap((each) => {
+      number += 1;
+      const step = `${prefix}${number}`;
       switch (each.do) {
         case 'call':
           return [this.#call(each, step)];
         case 'step':
         case 'model':
           return [`${each.do}:${each.n}`];
+        case 'race':
+          number += 2;
+          return [this.#call(each.calls[0], step), this.#call(each.calls[1], `${prefix}${number - 1}`), 'first'];
         case 'now':
         case 'random':
         case 'uuid':
@@ -49,7 +54,7 @@ class Oracle {
     });
   }
 
-  #call({ tool, n, target }: Extract<Op, { do: 'call' }>, step: string): string {
+  #call({ tool, n, target }: CallOp, step: string): string {
     const kind = TOOLS.find(({ name }) => name === tool);
     if (kind === undefined) throw new Error(`no tool ${tool}`);
     const tenant = DEFAULT_TENANT;

@@ -17,6 +17,7 @@ export interface Surroundings {
   readonly core: Core;
   readonly log: SimLog;
   readonly databases: Readonly<Record<'orchestrator' | 'ledger', SimDatabase>>;
+  readonly irreversibleConcurrency: number;
   coordinator(groupId: string): Coordinator;
   agents(process: SimProcess): readonly AgentDefinition[];
   tools(process: SimProcess): readonly ToolDefinition[];
@@ -112,7 +113,7 @@ function startWorker(around: Surroundings, process: SimProcess): Running {
     random: process.chance,
     log: logger,
     concurrency: 16,
-    irreversibleConcurrency: 4,
+    irreversibleConcurrency: around.irreversibleConcurrency,
     crashPoint: () => undefined,
   });
   worker.start().catch((error: unknown) => process.crash(`it could not start: ${String(error)}`));

@@ -33,11 +33,11 @@ const window = { windowMs: 7000, timedMax: 4 };
 export async function runSeed(seed: number, { faults, trace = false }: SeedOptions = {}): Promise<SeedResult> {
   const chance = new Chance(`${seed}/shape`);
   const instances = { orchestrator: chance.whole(1, 2), ledger: chance.whole(1, 2), worker: chance.whole(1, 3) };
-  const rate = chance.pick([0.02, 0.045, 0.09]);
+  const rate = chance.pick([0.025, 0.05, 0.1]);
   const targets = (['orchestrator', 'ledger', 'worker', 'worker', 'worker'] as const).map((kind) => `${kind}-${chance.whole(1, instances[kind])}`) as [string, ...string[]];
   const plan: FaultPlan = faults === undefined ? random(new Chance(`${seed}/faults`), { ...window, rate, targets }) : scripted(faults);
   const runs = plannedRuns(String(seed), RUNS_A_SEED);
-  const simulation = new Simulation({ seed: String(seed), runs, plan, instances, partitions: 2, trace });
+  const simulation = new Simulation({ seed: String(seed), runs, plan, instances, partitions: 2, trace, irreversibleConcurrency: chance.pick([1, 1, 2, 4]), staggerMs: chance.pick([0, 0, 600, 2500]) });
   const judge = new Judge(simulation);
   await simulation.run();
   judge.judge();

@@ -22,6 +22,10 @@ export interface SimulationOptions {
   readonly instances: Readonly<Record<'orchestrator' | 'ledger' | 'worker', number>>;
   readonly partitions: number;
   readonly trace: boolean;
+  /** How many irreversible effects one worker fires at once. */
+  readonly irreversibleConcurrency?: number;
+  /** Within how long the workers start, one after the other, milliseconds. */
+  readonly staggerMs?: number;
 }
 
 const LOOK_EVERY_MS = 250;
