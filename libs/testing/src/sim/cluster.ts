@@ -7,7 +7,7 @@ import { timedCellOf, type FaultPlan, type ProcessKind } from './faults.js';
 import { SimLog } from './log.js';
 import { SimProcess } from './process.js';
 import { start, type Running, type Surroundings } from './processes.js';
-import { BEGINNING } from './scheduler.js';
+import { BEGINNING, type Scheduler } from './scheduler.js';
 import { SimDatabase } from './store.js';
 
 export interface ClusterOptions extends Pick<Surroundings, 'agents' | 'tools' | 'onGrant' | 'onAlarm'> {
@@ -19,6 +19,7 @@ export interface ClusterOptions extends Pick<Surroundings, 'agents' | 'tools' | 
   readonly sessionMs?: number;
   readonly irreversibleConcurrency?: number;
   readonly staggerMs?: number;
+  readonly scheduler?: Scheduler;
 }
 
 export interface RunRequest {
@@ -59,7 +60,7 @@ export class Cluster {
   constructor(options: ClusterOptions) {
     const { seed, plan, partitions, instances, trace } = options;
     this.#options = options;
-    this.core = new Core(seed, plan, trace);
+    this.core = new Core(seed, plan, trace, options.scheduler);
     this.log = new SimLog(this.core, partitions);
     this.databases = { orchestrator: new SimDatabase(this.core, 'orchestrator'), ledger: new SimDatabase(this.core, 'ledger') };
     for (const database of Object.values(this.databases)) database.onCommit = (rows) => void (this.#committedRows += rows.length);
@@ -147,6 +148,12 @@ export class Cluster {
       this.#publishedRows.size === this.#committedRows &&
       Object.values(this.databases).every(({ progress }) => [...progress.values()].every(({ lane, offsets }) => Object.entries(offsets).every(([topic, next]) => next >= this.log.lane(topic, lane).length)))
     );
+  }
+
+  /** Starts one process that is not running. */
+  startOne(name: string): void {
+    const slot = this.slots.find((each) => each.name === name);
+    if (slot !== undefined) this.#start(slot);
   }
 
   #start(slot: Slot): void {

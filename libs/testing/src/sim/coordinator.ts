@@ -85,7 +85,7 @@ export class Coordinator {
   #seen(member: Member): void {
     const { scheduler } = this.core;
     member.seenAt = scheduler.now;
-    scheduler.at(scheduler.now + this.sessionTimeoutMs, null, () => this.#expire(member));
+    scheduler.at(scheduler.now + this.sessionTimeoutMs, null, () => this.#expire(member), { timer: true, in: ['coordinator'] });
   }
 
   #expire(member: Member): void {
@@ -105,12 +105,12 @@ export class Coordinator {
       this.#cancelDeadline = scheduler.at(scheduler.now + this.rebalanceTimeoutMs, null, () => {
         for (const [id, { joining }] of this.#members) if (joining === null) this.#members.delete(id);
         this.#complete();
-      });
+      }, { timer: true, in: ['coordinator'] });
     }
     // A moment for others that start at once, as `group.initial.rebalance.delay.ms`.
     this.core.scheduler.at(this.core.scheduler.now + 5, null, () => {
       if (this.#rebalancing && [...this.#members.values()].every(({ joining }) => joining !== null)) this.#complete();
-    });
+    }, { in: ['coordinator'] });
   }
 
   #complete(): void {

@@ -13,7 +13,6 @@ export interface TraceLine {
 
 /** What everything in one simulated world shares: time, the faults, and the story. */
 export class Core {
-  readonly scheduler = new Scheduler();
   /** Faults that came, in order. */
   readonly faults: Fault[] = [];
   readonly cells = new Set<Cell>();
@@ -27,6 +26,7 @@ export class Core {
     readonly seed: string,
     readonly plan: FaultPlan,
     private readonly tracing: boolean,
+    readonly scheduler: Scheduler = new Scheduler(),
   ) {}
 
   get elapsedMs(): number {

@@ -15,6 +15,8 @@ export class Judge {
   /** Ends of `tool.results` when the ledger's lane was last taken. */
   readonly #backlog = new Map<number, number>();
   readonly #refired = new Set<string>();
+  /** Calls that stand in their run's stream, with the fence under which they were asked for. */
+  readonly #accepted = new Set<string>();
   readonly #recorded = new Map<string, string[]>();
   /** What stood recorded in a run's stream when it was granted, by run and fence. */
   readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
@@ -49,6 +51,10 @@ export class Judge {
       for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
       const { lease } = JSON.parse(data) as { lease: { fence: number } };
       this.#recordedBefore.set(`${stream}/${lease.fence}`, new Set(this.#recorded.get(stream)));
+    }
+    if (type === 'EffectRequested' || type === 'GroupRequested') {
+      const { call, calls = [], fence = 0 } = JSON.parse(data) as { call?: { step: string }; calls?: { step: string }[]; fence?: number };
+      for (const { step } of call === undefined ? calls : [call]) this.#accepted.add(`${stream}/${step}/${fence}`);
     }
     if (type === 'StepRecorded') {
       const { name } = JSON.parse(data) as { name: string };
@@ -96,7 +102,8 @@ export class Judge {
     const local = (other: Firing): boolean => !this.#dispatched.has(`${other.run}/${other.step}/${other.attempt}`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
     if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
-    const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other));
+    // What was refused after it had fired is asked anew, from its first attempt on.
+    const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
     if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
     const { core, log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');

@@ -86,6 +86,7 @@ export class SimLaneGroup implements LaneGroup {
     return process.ask({
       site: 'group',
       server: 'broker',
+      places: [topic],
       apply: () => new Map(Array.from({ length: log.partitions }, (_, lane) => [lane, { first: 0, next: log.lane(topic, lane).length }])),
     });
   }
@@ -193,12 +194,12 @@ export class SimLaneGroup implements LaneGroup {
     scheduler.at(scheduler.now + process.latency(), null, () => {
       if (process.core.isOut('broker')) {
         fetcher.busy = false;
-        scheduler.at(scheduler.now + RETRY_MS, process, () => this.#fetch(fetcher));
+        scheduler.at(scheduler.now + RETRY_MS, process, () => this.#fetch(fetcher), { timer: true });
         return;
       }
       const records = log.lane(topic, lane).slice(fetcher.position, fetcher.position + FETCH_MAX);
       scheduler.at(scheduler.now + process.latency(), process, () => void this.#deliver(fetcher, records));
-    });
+    }, { in: [topic] });
   }
 
   async #deliver(fetcher: Fetcher, records: ReturnType<SimLog['lane']>): Promise<void> {

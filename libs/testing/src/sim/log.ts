@@ -77,7 +77,7 @@ export class SimLog {
     return {
       publish: (records) => {
         const copy = records.slice();
-        return process.ask({ site: siteOf(process, copy), server: 'broker', texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
+        return process.ask({ site: siteOf(process, copy), server: 'broker', places: [...new Set(copy.map(({ topic }) => topic))], texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
       },
       close: () => Promise.resolve(),
     };
@@ -85,7 +85,7 @@ export class SimLog {
 
   /** Reads a stretch of a partition. */
   read(process: SimProcess, topic: string, lane: number, from: number, to: number): Promise<LogRecord[]> {
-    return process.ask({ site: 'group', server: 'broker', apply: () => this.lane(topic, lane).slice(from, to) });
+    return process.ask({ site: 'group', server: 'broker', places: [topic], apply: () => this.lane(topic, lane).slice(from, to) });
   }
 
   /** Follows a whole topic from its beginning, as the contract book does. */

@@ -25,6 +25,8 @@ export interface Ask<T> {
   readonly server: string;
   /** The messages that it is about; asked only when a fault may meet it. */
   readonly texts?: () => Iterable<string>;
+  /** Parts of the server that it reads or writes; absent: the server as a whole. */
+  readonly places?: readonly string[];
   /** What it does at the server. */
   readonly apply: () => T | Promise<T>;
 }
@@ -50,8 +52,8 @@ export class SimProcess {
     const { scheduler } = core;
     this.clock = {
       now: () => Math.floor(scheduler.now + this.skewMs),
-      after: (delayMs, callback) => scheduler.at(scheduler.now + Math.max(0, delayMs), this, callback),
-      soon: (callback) => void scheduler.at(scheduler.now, this, callback),
+      after: (delayMs, callback) => scheduler.at(scheduler.now + Math.max(0, delayMs), this, callback, { timer: true }),
+      soon: (callback) => void scheduler.at(scheduler.now, this, callback, { soon: true }),
     };
   }
 
@@ -80,7 +82,7 @@ export class SimProcess {
   }
 
   /** Asks a server over the network. */
-  ask<T>({ site, server, texts, apply }: Ask<T>): Promise<T> {
+  ask<T>({ site, server, places = [server], texts, apply }: Ask<T>): Promise<T> {
     if (!this.alive) return never();
     const fault = this.fault(site, texts);
     if (fault === 'crash_before') {
@@ -105,7 +107,7 @@ export class SimProcess {
       if (fault === 'refused') return fail(go + back, `${site}: the connection was refused`);
       if (fault === 'late') {
         fail(TIMEOUT_MS, `${site}: no answer in time`);
-        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, LATE_MS), null, () => arrive(() => undefined));
+        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, LATE_MS), null, () => arrive(() => undefined), { in: places });
         return;
       }
       scheduler.at(scheduler.now + go, null, () => {
@@ -116,7 +118,7 @@ export class SimProcess {
           else if (fault === 'lost_ack') fail(TIMEOUT_MS, `${site}: the answer was lost`);
           else hear(back, () => resolve(value));
         });
-      });
+      }, { in: places });
     });
   }
 }

@@ -2,9 +2,20 @@ import TinyQueue from 'tinyqueue';
 
 /** Whose event it is; null: the network's or a server's. */
 export interface Owner {
+  readonly name: string;
   readonly alive: boolean;
   /** While frozen, nothing happens in a process: what is for it waits. */
   readonly frozenUntil: number;
+}
+
+/** What a happening is, besides when. */
+export interface About {
+  /** Parts of servers that it reads or writes. */
+  readonly in?: readonly string[];
+  /** Waits for time to pass, not for a message to arrive. */
+  readonly timer?: boolean;
+  /** A macrotask of its owner, as soon as what it is doing is done. */
+  readonly soon?: boolean;
 }
 
 interface Happening {
@@ -31,8 +42,8 @@ export class Scheduler {
   readonly #queue = new TinyQueue<Happening>([], (a, b) => a.at - b.at || a.order - b.order);
   #order = 0;
 
-  /** Returns a canceller. */
-  at(time: number, owner: Owner | null, happen: () => void): () => void {
+  /** Returns a canceller. `about` tells those that explore orders what else it is; time alone decides here. */
+  at(time: number, owner: Owner | null, happen: () => void, _about?: About): () => void {
     this.#order += 1;
     const happening: Happening = { at: Math.max(time, this.now), order: this.#order, owner, happen, cancelled: false };
     this.#queue.push(happening);

@@ -95,7 +95,7 @@ export class SimDatabase {
       if (!transaction.open) throw new SimFailure('canceling statement due to lock timeout', '55P03');
       this.#locks.set(key, { holder: transaction, waiting: [] });
     }
-    scheduler.at(scheduler.now + IDLE_IN_TRANSACTION_MS, null, () => this.end(transaction));
+    scheduler.at(scheduler.now + IDLE_IN_TRANSACTION_MS, null, () => this.end(transaction), { timer: true, in: [`store.${this.name}`] });
     return transaction;
   }
 
@@ -109,7 +109,7 @@ export class SimDatabase {
         lock.waiting.splice(lock.waiting.indexOf(resolve), 1);
         this.end(transaction);
         resolve();
-      });
+      }, { timer: true, in: [`store.${this.name}`] });
     });
   }
 
