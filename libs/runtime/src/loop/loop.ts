@@ -309,7 +309,7 @@ export class Loop<State, Event extends Message> {
   #arrived(records: readonly LogRecord[]): Promise<void> {
     const first = records[0];
     const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
-    if (first === undefined || lane === undefined || lane.gone || lane.halted !== null) return Promise.resolve();
+    if (first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
     for (const record of records) {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
@@ -411,6 +411,7 @@ export class Loop<State, Event extends Message> {
   #open(lanes: readonly Lane<State>[]): void {
     for (const lane of lanes) {
       if (lane.halted !== null) continue;
+      lane.isOpen = true;
       this.#group?.open(this.#options.service.inbound.map(({ name }) => ({ topic: name, lane: lane.id, offset: lane.arriving.get(name) ?? 0 })));
     }
     this.#wake();
