@@ -1,7 +1,7 @@
-import { ArgumentChecker, orchestrator, RunHandlers } from '@holdfast/orchestrator';
+import { orchestrator, RunHandlers } from '@holdfast/orchestrator';
 import { EffectHandlers, ledger } from '@holdfast/ledger';
 import { DEFAULT_POOL, serviceSource, topics, WorkerId, type Message } from '@holdfast/protocol';
-import { Loop, openContractBook, type LaneGroupHandlers, type Service } from '@holdfast/runtime';
+import { Loop, openContractBook, SchemaChecker, type LaneGroupHandlers, type Service } from '@holdfast/runtime';
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
 import { executeWith, Worker, type Execute } from '@holdfast/sdk/host';
 import type { Core } from './core.js';
@@ -36,7 +36,7 @@ export interface Running {
 }
 
 /** Compiling a schema costs milliseconds: one checker for every orchestrator of this process. */
-const checker = new ArgumentChecker();
+const checker = new SchemaChecker('input');
 
 export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>, name: string): Running {
   const process = new SimProcess(around.core, kind, name);
