@@ -64,12 +64,11 @@ export class Judge {
 
   #effectRow(row: JournalRow): void {
     if (row.type === 'EffectDispatched') this.#dispatch(row);
-    if (row.type !== 'EffectDispatched' && row.type !== 'EffectOutcomeUnknown') return;
+    if (row.type !== 'EffectRetryScheduled' && row.type !== 'EffectOutcomeUnknown') return;
     const { step, attempt, message = '', because = '' } = JSON.parse(row.data) as { step: string; attempt: number; message?: string; because?: string };
     if (!`${message}${because}`.includes('reported no end by its deadline')) return;
-    const of = row.type === 'EffectDispatched' ? attempt - 1 : attempt;
     const told = this.sim.cluster.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
-    if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, of))) this.#violated('I5', `${row.stream}/${step} attempt ${of} was given up though its end stood on the log when the lane was taken`);
+    if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, attempt))) this.#violated('I5', `${row.stream}/${step} attempt ${attempt} was given up though its end stood on the log when the lane was taken`);
   }
 
   #dispatch({ stream, data }: JournalRow): void {
