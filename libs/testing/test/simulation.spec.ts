@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
 import { runSeed, runUninterrupted, type SeedResult } from '../src/index.js';
 
-const SEEDS = 150;
+const SEEDS = 40;
 const digest = ({ story }: SeedResult): string => createHash('sha256').update(JSON.stringify(story)).digest('hex');
 
 describe('simulation', () => {

@@ -1,15 +1,11 @@
 import { Attempt, DEFAULT_POOL, DEFAULT_TENANT, encodeHeaders, Fence, FireEffect, operationKey, RunId, serviceSource, Step, toolTasks, type Pool } from '@holdfast/protocol';
 import type { Outgoing } from '@holdfast/runtime';
-import { tools } from '../sim/agents.js';
-import { Cluster } from '../sim/cluster.js';
-import type { FaultPlan, SiteFault } from '../sim/faults.js';
 import { BEGINNING } from '../sim/scheduler.js';
-import { FakeWorld } from '../sim/world.js';
-import { ExploringScheduler, type Action, type Choose } from './exploring-scheduler.js';
+import type { Choose } from './exploring-scheduler.js';
+import { stage, type Budget } from './stage.js';
 
 const TOPIC = toolTasks(DEFAULT_POOL as Pool);
 const RUN = RunId.parse('run-1');
-const SESSION_MS = 3000;
 /** Long enough for a dead host to be counted out and its lane taken. */
 const HORIZON_MS = 12_000;
 
@@ -26,7 +22,7 @@ export interface TwoHostsOptions {
   readonly tasks: number;
   /** A second host joins at any moment: a rebalance. */
   readonly joins: boolean;
-  /** A host dies at any of its commits, calls or reports. */
+  /** A host dies at one of its commits, calls or reports. */
   readonly crashes: boolean;
   /** The answer to one commit is lost. */
   readonly loses: boolean;
@@ -36,49 +32,27 @@ export interface TwoHostsOptions {
 
 /** Two hosts, irreversible attempts, and whatever may befall them: each attempt fires at most once. */
 export async function twoHosts(choose: Choose, { tasks, joins, crashes, loses, republishes }: TwoHostsOptions): Promise<readonly string[]> {
-  let exploring = false;
-  let crashLeft = crashes;
-  let lossLeft = loses;
-  const pick: Choose = (count, state) => (exploring ? choose(count, state) : 0);
-  const actions = (): readonly Action[] => (exploring ? [...(joins ? [{ name: 'worker-2 joins', act: () => cluster.startOne('worker-2') }] : []), ...(republishes ? [{ name: 'task 1 is published again', act: () => cluster.log.append([task(1)]) }] : [])] : []);
-  const scheduler = new ExploringScheduler(pick, actions);
-  const plan: FaultPlan = {
-    timed: [],
-    at: ({ kind, site }) => {
-      if (!exploring || kind !== 'worker' || (site !== 'offset.commit' && site !== 'fire.granted' && site !== 'publish.results')) return null;
-      const ways: (SiteFault | null)[] = [null, ...(crashLeft ? (['crash_before', 'crash_after'] as const) : []), ...(lossLeft && site === 'offset.commit' ? (['lost_ack'] as const) : [])];
-      if (ways.length === 1) return null;
-      const way = ways[pick(ways.length, null) ?? 0] ?? null;
-      scheduler.note(`${site}: ${way ?? 'nothing'}`);
-      if (way === 'lost_ack') lossLeft = false;
-      else if (way !== null) crashLeft = false;
-      return way;
-    },
-  };
-  const cluster: Cluster = new Cluster({
-    seed: 'two-hosts',
-    plan,
-    scheduler,
+  const budgets: Budget[] = [
+    { kinds: ['crash_before', 'crash_after'], at: (site) => site === 'offset.commit' || site === 'fire.granted' || site === 'publish.results', left: crashes ? 1 : 0 },
+    { kinds: ['lost_ack'], at: (site) => site === 'offset.commit', left: loses ? 1 : 0 },
+  ];
+  const { scheduler, cluster, world, begin } = stage(choose, {
     instances: { orchestrator: 0, ledger: 0, worker: 2 },
-    partitions: 1,
-    trace: false,
-    sessionMs: SESSION_MS,
+    tool: 'card.charge',
     agents: () => [],
-    tools: (process) => tools.filter(({ name }) => name === 'card.charge').map((tool) => ({ ...tool, execute: (args, context) => world.call(process, { name: 'card.charge', effect: 'irreversible', granted: true }, args as { n: number }, context) })),
-    onGrant: () => undefined,
-    onAlarm: (process, what) => cluster.core.violated('alarm', `${process.name}: ${what}`),
+    budgets,
+    actions: () => [
+      ...(joins ? [{ name: 'worker-2 joins', act: () => cluster.startOne('worker-2') }] : []),
+      ...(republishes ? [{ name: 'task 1 is published again', act: () => cluster.log.append([task(1)]) }] : []),
+    ],
   });
-  cluster.end();
-  const world = new FakeWorld(cluster.core);
   cluster.startOne('worker-1');
   await scheduler.run(() => false, BEGINNING + 100);
   cluster.log.append(Array.from({ length: tasks }, (_, index) => task(index + 1)));
-  exploring = true;
+  begin();
   await scheduler.run(() => false, BEGINNING + HORIZON_MS);
-  for (const firings of world.byKey.values()) {
-    const [first, second] = firings;
+  for (const [first, second] of world.byKey.values()) {
     if (first !== undefined && second !== undefined) cluster.core.violated('I3', `${first.tool} at ${first.run}/${first.step} fired on ${first.process} and on ${second.process}`);
   }
   return cluster.core.violations;
 }
-
