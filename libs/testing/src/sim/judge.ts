@@ -82,7 +82,8 @@ export class Judge {
     const { ce_type: type } = headers;
     if (type !== 'CallTool' && type !== 'CallGroup') return;
     const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
-    if (value?.includes('"from":"words ') === true) this.#reworded.add(`${key ?? ''}/${step}`);
+    // What holds chance may be worded anew by whoever has not heard that it was recorded.
+    if (/"from":"[^"]/.test(value ?? '')) this.#reworded.add(`${key ?? ''}/${step}`);
     for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
   }
 
