@@ -60,10 +60,12 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 @Injectable()
 export class RunHandlers {
   readonly #contracts: ContractBook;
-  readonly #arguments = new SchemaChecker('input');
+  readonly #arguments: SchemaChecker;
 
-  constructor(contracts: ContractBook) {
+  /** `checker`: one for many handlers saves compiling each tool's schema anew. */
+  constructor(contracts: ContractBook, checker = new SchemaChecker('input')) {
     this.#contracts = contracts;
+    this.#arguments = checker;
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
@@ -250,7 +252,7 @@ export class RunHandlers {
       case 'RunAccepted':
       case 'LeaseGranted':
       case 'RunResumed':
-        for (const page of grantPages(run, run.lease)) send(page);
+        for (const page of grantPages(run, run.lease, generationOf(turn, run.pool))) send(page);
         return;
       case 'EffectSettled': {
         const { step, attempt, outcome } = event.data;
@@ -306,6 +308,11 @@ const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status 
 function holderOf(turn: RunTurn, pool: Pool): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
   return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
+}
+
+function generationOf(turn: RunTurn, pool: Pool): number | null {
+  const lane = turn.state(laneStream(pool, turn.lane));
+  return lane.status === 'lane' ? lane.generation : null;
 }
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';
