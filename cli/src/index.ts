@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { addAudit } from './commands/audit.js';
+import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
 
@@ -7,6 +8,7 @@ export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
 export { readStreams } from './audit/read-events.js';
 export { verify } from './audit/verify.js';
+export { rebuildService } from './rebuild.js';
 export { showRun } from './show-run.js';
 
 export function makeProgram(): Command {
@@ -14,5 +16,6 @@ export function makeProgram(): Command {
   addUp(program);
   addRuns(program);
   addAudit(program);
+  addRebuild(program);
   return program;
 }

@@ -9,14 +9,18 @@ import { startStack, type Stack, type StackOptions } from './stack.js';
 export const LOCAL_SESSION_TIMEOUT_MS = 2000;
 export const LOCAL_PARTITIONS = 4;
 
+/** Services that own a journal, in the order in which a restored stack rebuilds them. */
+export const SERVICES = ['orchestrator', 'ledger'] as const;
+export type ServiceName = (typeof SERVICES)[number];
+
 export interface HoldfastOptions extends Omit<StackOptions, 'services' | 'prepare' | 'partitions'> {
   readonly partitions?: number;
   /** How many instances of each service. */
-  readonly instances?: { readonly orchestrator?: number; readonly ledger?: number };
+  readonly instances?: Partial<Record<ServiceName, number>>;
 }
 
 /** Entry of a service's process, as built. */
-export const serviceEntry = (service: 'orchestrator' | 'ledger'): string => fileURLToPath(import.meta.resolve(`@holdfast/${service}/main`));
+export const serviceEntry = (service: ServiceName): string => fileURLToPath(import.meta.resolve(`@holdfast/${service}/main`));
 
 /** Kafka, PostgreSQL and all Holdfast services. */
 export function startHoldfast({ partitions = LOCAL_PARTITIONS, instances = {}, env, ...options }: HoldfastOptions): Promise<Stack> {
@@ -24,10 +28,7 @@ export function startHoldfast({ partitions = LOCAL_PARTITIONS, instances = {}, e
     ...options,
     partitions,
     env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS), ...env },
-    services: [
-      { name: 'orchestrator', instances: instances.orchestrator ?? 1, entry: serviceEntry('orchestrator') },
-      { name: 'ledger', instances: instances.ledger ?? 1, entry: serviceEntry('ledger') },
-    ],
+    services: SERVICES.map((name) => ({ name, instances: instances[name] ?? 1, entry: serviceEntry(name) })),
     prepare: (brokers, count) => ensureTopics(brokers, count),
   });
 }

@@ -1,4 +1,4 @@
-export { LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, serviceEntry, startHoldfast, type HoldfastOptions } from './holdfast.js';
+export { LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, serviceEntry, SERVICES, startHoldfast, type HoldfastOptions, type ServiceName } from './holdfast.js';
 export { StackError } from './errors.js';
 export { startKafka, KAFKA_CONTROLLER_PORT_SETTING, KAFKA_PORT_SETTING, type KafkaOptions, type KafkaServer } from './kafka.js';
 export { isReadyLine, ManagedProcess, type ProcessSpec } from './managed-process.js';

@@ -92,6 +92,9 @@ export const FireEffect = message(
     args: JsonValue,
     notAfter: Instant,
     timeoutMs: z.number().int(),
+    /** With these a task that outlived its event (a restored ledger) is accounted for from itself. */
+    digest: Digest.optional(),
+    keyScope: z.enum(['run', 'target']).optional(),
   }),
 );
 /** Types on `tool.tasks.<pool>`. */

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { unreachable } from '@holdfast/kernel';
 import {
   FireEffect,
+  Pool,
   RunId,
   toolTasks,
   type EffectReported,
@@ -14,7 +15,7 @@ import {
 } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
 import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
-import { decide, type EffectCommand, type Sending } from './domain/decide.js';
+import { decide, sentBefore, type EffectCommand, type Sending } from './domain/decide.js';
 import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -79,7 +80,9 @@ export class EffectHandlers {
 
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
-    const takenSeq = taken[this.#source] ?? 0;
+    // Numbers of a rebuilt ledger lie above those of its earlier lives, and so do its tasks in the partition.
+    const own = this.#source.slice(0, this.#source.lastIndexOf('/') + 1);
+    const takenSeq = Math.max(0, ...Object.entries(taken).flatMap(([source, seq]) => (source.startsWith(own) ? [seq] : [])));
     for (const run of turn.open(EFFECTS_TAG)) {
       for (const effect of turn.state(run).values()) {
         if (effect.status === 'dispatched') this.#apply(run, turn.tenantOf(run), turn, { type: 'host_lost', step: effect.step, pool, takenSeq, ...this.#sending(turn, effect.tool) });
@@ -136,8 +139,19 @@ export class EffectHandlers {
     if (effect.status !== 'dispatched') return;
     const { step, key, tool, attempt, fence, args, notAfter, pool } = effect;
     const timeoutMs = this.#contracts.tool(tool)?.timeoutMs ?? effect.deadline - notAfter;
-    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs }));
+    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs, digest: effect.digest, keyScope: effect.keyScope }));
   }
+
+  /** A task of this ledger, read back while its journal is rebuilt: one whose event was lost with the database must never be sent again. */
+  sent = (inbound: In<typeof FireEffect>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const before = turn.state(subject).get(inbound.data.step);
+    const event = sentBefore(inbound.data, before, pool(inbound.record.topic), inbound.envelope.seq ?? 0);
+    if (event === null) return;
+    turn.record(subject, tenant, event);
+    const effect = turn.state(subject).get(inbound.data.step);
+    if (effect !== undefined) this.#noteClaim(subject, turn, before, effect);
+  };
 
   /** Keeps the row of a key with scope `target` in step with its owner's effect. */
   #noteClaim(run: string, turn: EffectTurn, before: Effect | undefined, effect: Effect): void {
@@ -145,6 +159,16 @@ export class EffectHandlers {
     const row = claimRowOf(run as RunId, effect);
     if (row !== null) turn.putShared(claimKey(effect.key), JSON.stringify(row));
   }
+}
+
+const pool = (topic: string): Pool => Pool.parse(topic.slice(toolTasks('' as Pool).length));
+
+/** What an effect has in the row of its key once its stream alone is known; of several runs' words on one key the strongest counts. */
+export function claimWord(run: RunId, effect: Effect): { readonly row: ClaimRow; readonly rank: number } | null {
+  if (effect.keyScope !== 'target' || effect.status === 'joined' || effect.status === 'conflicted') return null;
+  if (effect.status === 'succeeded') return effect.replayed ? null : { row: claimRowOf(run, effect) ?? { status: 'free' }, rank: 2 };
+  if (isOpen(effect)) return { row: { status: 'claimed', run, step: effect.step, digest: effect.digest }, rank: 1 };
+  return { row: { status: 'free' }, rank: 0 };
 }
 
 function claimRowOf(run: RunId, effect: Effect): ClaimRow | null {

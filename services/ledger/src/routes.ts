@@ -1,6 +1,7 @@
 import {
   EffectReported,
   EffectRequested,
+  FireEffect,
   GroupRequested,
   IntentRejected,
   LaneTaken,
@@ -11,14 +12,17 @@ import {
   StepRetryScheduled,
   StepsReported,
   toolResultMessages,
+  toolTasks,
   topics,
   type MessageType,
+  type Pool,
+  type RunId,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
-import { on, type Service } from '@holdfast/runtime';
+import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
-import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
+import { claimKey, claimWord, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
 
 type WithSettles = MessageType<string, { settles?: Settled[] | undefined }>;
 
@@ -80,6 +84,14 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   dueLocks: (_, effects) => [...effects.values()].flatMap((effect) => (effect.status === 'joined' ? [claimKey(effect.key)] : [])),
+  rebuild: {
+    shared: (run, effects) =>
+      [...effects.values()].flatMap((effect) => {
+        const word = claimWord(run as RunId, effect);
+        return word === null ? [] : [{ key: claimKey(effect.key), data: JSON.stringify(word.row), rank: word.rank }];
+      }),
+    sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: FireEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof FireEffect.schema._output>, turn) }],
+  },
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -9,6 +9,7 @@ import {
   LaneTaken,
   laneStream,
   operationKey,
+  Pool,
   RejectReason,
   RunId,
   runTasks,
@@ -30,18 +31,19 @@ import {
   type MessageOf,
   type Named,
   type Outcome,
-  type Pool,
   type RecordStep,
   type ReportDivergence,
   type ReportSteps,
   type ReportTry,
+  type RunGranted,
+  type Settled,
   type StartRun,
   type ToolContract,
 } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
 import { ArgumentChecker } from './arguments.js';
 import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
-import { decide } from './domain/decide.js';
+import { decide, grantedBefore } from './domain/decide.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { grantPages } from './history.js';
 
@@ -160,6 +162,22 @@ export class RunHandlers {
     if (holder !== null) this.#apply(stream, run.tenant, turn, { type: 'grant', at: turn.now, holder });
   };
 
+  /** After a rebuild: what was sent to workers may be lost with the old journal, so every run of the lane is granted anew. */
+  reopen = (stream: string, turn: RunTurn): void => {
+    const lane = turn.state(stream);
+    if (lane.status !== 'lane') return;
+    const { worker, agents, offset, generation, at, rebuilt } = lane;
+    const pool = Pool.parse(stream.split('/')[1]);
+    turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
+  };
+
+  /** A grant of this orchestrator, read back while its journal is rebuilt. */
+  sent = (inbound: In<typeof RunGranted>, turn: RunTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const event = grantedBefore(inbound.data, turn.state(subject));
+    if (event !== null) turn.record(subject, tenant, event);
+  };
+
   unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
     turn.park(reason, message);
     if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
@@ -218,10 +236,11 @@ export class RunHandlers {
     turn.record(
       stream,
       tenant,
-      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
+      IntentRejected({ ...refusal, ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}), ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
+    this.#tellEnds(stream, tenant, turn, settles ?? [], refusal.fence);
     const { token: _, ...told } = refusal;
     turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
   }
@@ -232,6 +251,7 @@ export class RunHandlers {
     if (!isRun(run) || run.lease === null) return;
     const { worker, fence } = run.lease;
     const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
+    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.settles ?? [], event.data.fence);
     switch (event.type) {
       case 'RunAccepted':
       case 'LeaseGranted':
@@ -250,6 +270,18 @@ export class RunHandlers {
         return send(IntentRefused({ worker, intent: 'any', fence, reason: 'run_quarantined', message: event.data.message }));
       default:
         return; // The worker has seen it itself, or need not know.
+    }
+  }
+
+  /** Ends that somebody else than the holder reported: the ledger's word on them is no news any more, so the holder hears of them here. */
+  #tellEnds(stream: string, tenant: string, turn: RunTurn, settles: readonly Settled[], reporter: number | undefined): void {
+    const run = turn.state(stream);
+    if (run.status !== 'open' || run.lease === null || run.agent === null || reporter === run.lease.fence) return;
+    const { worker, fence } = run.lease;
+    for (const { step, attempt } of settles) {
+      const state = run.steps.get(step);
+      if (state?.kind !== 'call' || state.outcome === null || state.outcome.status === 'unknown') continue;
+      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt, outcome: state.outcome }));
     }
   }
 
@@ -279,7 +311,7 @@ const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status 
 
 function holderOf(turn: RunTurn, pool: Pool): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
+  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset, rebuilt: lane.rebuilt } : null;
 }
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

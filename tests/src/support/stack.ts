@@ -13,7 +13,7 @@ export const SERVICES: readonly ServiceName[] = ['orchestrator', 'ledger'];
 export const STACK_LIMIT_MS = 120_000;
 
 /** Built, not source: services run in processes of their own. */
-const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`../../../services/${service}/dist/main.js`, import.meta.url));
+export const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`../../../services/${service}/dist/main.js`, import.meta.url));
 
 export interface TestStackOptions {
   readonly instances?: Partial<Record<ServiceName, number>>;

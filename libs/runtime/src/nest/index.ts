@@ -1,4 +1,6 @@
-export { CONTRACTS, runService, SERVICE, SOURCE, startService, type RunServiceOptions } from './run-service.js';
+export { CONTRACTS, SERVICE, SOURCE, type RunServiceOptions } from './open-service.js';
+export { runService, startService } from './run-service.js';
+export { rebuildService } from './rebuild-service.js';
 export { databaseUrl, readSettings, ServiceSettings } from './settings.js';
 export { LoopTransport, type Running } from './transport.js';
 export { unreadyBecause } from './health.js';

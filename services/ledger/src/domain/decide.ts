@@ -2,6 +2,7 @@ import { ignore, record, unreachable, type Decider, type Decision } from '@holdf
 import {
   backoffMs,
   DEFAULT_RETRY,
+  digestOf,
   DuplicateEffectDetected,
   EffectConflicted,
   EffectDispatched,
@@ -16,7 +17,9 @@ import {
   type EffectClass,
   type Evidence,
   type Failure,
+  type FireEffect,
   type Instant,
+  type MessageOf,
   type Outcome,
   type Pool,
   type RequestedCall,
@@ -111,6 +114,28 @@ function dispatch(
     because,
     notAfter,
     deadline: notAfter + (contract?.timeoutMs ?? DEFAULT_TIMEOUT_MS) + REPORT_GRACE_MS,
+    taskSeq,
+  });
+}
+
+/** The event that a task shows to have been decided, where the stream does not hold it; null when it does. */
+export function sentBefore(task: MessageOf<typeof FireEffect>['data'], effect: Effect | undefined, pool: Pool, taskSeq: number): EffectEvent | null {
+  const { step, key, tool, attempt, fence, args, notAfter, timeoutMs } = task;
+  if (effect !== undefined && (effect.attempt >= attempt || !isOpen(effect))) return null;
+  return EffectDispatched({
+    step,
+    key,
+    tool,
+    effect: task.effect,
+    keyScope: task.keyScope ?? effect?.keyScope ?? 'run',
+    pool,
+    digest: task.digest ?? effect?.digest ?? digestOf(args),
+    attempt,
+    fence,
+    ...(effect === undefined ? { args } : {}),
+    because: 'its task was found sent when the journal was rebuilt',
+    notAfter,
+    deadline: notAfter + timeoutMs + REPORT_GRACE_MS,
     taskSeq,
   });
 }

@@ -49,7 +49,7 @@ export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null }
     /** Waits for the outcome of another run's effect under the same key. */
     | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
-    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence }
+    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence; /** By the outcome of another run's effect under the same key. */ readonly replayed: boolean }
     | { readonly status: 'rejected'; readonly attempt: Attempt; readonly reason: string; readonly evidence: Evidence }
     | { readonly status: 'failed'; readonly attempt: Attempt; readonly failure: Failure; readonly evidence: Evidence }
     | { readonly status: 'conflicted'; readonly attempt: Attempt; readonly owner: { readonly run: RunId; readonly step: Step } }
@@ -113,7 +113,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
     }
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...facts, status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
+      return facts && { ...facts, status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence, replayed: event.data.replayed !== undefined };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);

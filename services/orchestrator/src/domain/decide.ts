@@ -17,6 +17,9 @@ import {
   StepRetryScheduled,
   StepsReported,
   type Fence,
+  type Lease,
+  type MessageOf,
+  type RunGranted,
   type Named,
   type RequestedCall,
   type Report,
@@ -105,7 +108,7 @@ function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) ? { fence: 1 as Fence, worker: holder.worker, taken: holder.offset } : undefined;
+  const lease = agent !== null && holder !== null && hosts(holder, agent) ? leaseOf(holder, 1) : undefined;
   return record(
     RunAccepted({
       tenant,
@@ -118,6 +121,7 @@ function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run
   );
 }
 
+const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
 const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
 
@@ -338,9 +342,9 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
 function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
   if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
-  if (run.lease?.taken === holder.offset) return ignore('already_held');
-  if (run.lease === null) return record(LeaseGranted({ lease: { fence: 1 as Fence, worker: holder.worker, taken: holder.offset }, because: 'worker_arrived' }));
-  const lease = { fence: (run.lease.fence + 1) as Fence, worker: holder.worker, taken: holder.offset };
+  if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
+  if (run.lease === null) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
+  const lease = leaseOf(holder, run.lease.fence + 1);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -355,6 +359,21 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
   );
+}
+
+/** The event that a grant shows to have been decided, where the stream does not hold it: its fence must not be given out again. */
+export function grantedBefore({ worker, fence }: MessageOf<typeof RunGranted>['data'], run: Run): RunEvent | null {
+  if (run.status !== 'open' || fence <= (run.lease?.fence ?? 0)) return null;
+  // Under no announcement: whoever holds the lane gets the next fence.
+  const lease: Lease = { fence, worker, taken: -1 };
+  if (run.lease === null) return LeaseGranted({ lease, because: 'worker_arrived' });
+  return RunResumed({
+    lease,
+    because: 'worker_changed',
+    revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
+    replayed: 0,
+    refired: openSteps(run).flatMap(({ fire, call: { step }, attempt }) => (fire === 'local' ? [{ step, attempt: attempt + 1 }] : [])),
+  });
 }
 
 function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
