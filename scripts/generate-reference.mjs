@@ -17,6 +17,7 @@ const channels = [
   { address: 'tool.results', messages: protocol.toolResultMessages, description: 'Ends of attempts, as their hosts saw them. Evidence: no fence refuses it.' },
   { address: 'effect.events', messages: protocol.effectMessages, description: 'The stream of every run’s effects. Written by the ledger.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
+  { address: 'worker.events', messages: protocol.workerMessages, description: 'Who serves which pool, with what, and with how much in hand; keyed by worker, kept one day. For people and boards: nothing is decided by it.' },
   { address: 'dead.letters', messages: protocol.deadLetterMessages, description: 'Messages that could not be read, with where they are and why.' },
 ];
 
@@ -45,7 +46,7 @@ const headers = {
 const messages = new Map(channels.flatMap(({ messages: types }) => types.map((type) => [type.type, type])));
 const document = {
   asyncapi: '3.0.0',
-  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` are keyed by run id; values are JSON of at most 256 KiB.' },
+  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` and `worker.events` are keyed by run id; values are JSON of at most 256 KiB.' },
   defaultContentType: 'application/json',
   channels: Object.fromEntries(
     channels.map(({ address, messages: types, description }) => [

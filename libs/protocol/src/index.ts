@@ -10,3 +10,4 @@ export * from './outcome.js';
 export * from './run.js';
 export * from './task.js';
 export * from './topics.js';
+export * from './worker.js';

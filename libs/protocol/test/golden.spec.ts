@@ -11,6 +11,7 @@ import {
   runTaskMessages,
   toolResultMessages,
   toolTaskMessages,
+  workerMessages,
   type Json,
   type MessageType,
 } from '../src/index.js';
@@ -21,7 +22,7 @@ import * as protocol from '../src/index.js';
  * read what is on the log. Each holds every member that its type knows. Files are added, never changed.
  */
 const folder = new URL('golden/', import.meta.url);
-const topics: readonly (readonly MessageType[])[] = [contractMessages, deadLetterMessages, effectMessages, intentMessages, runMessages, runTaskMessages, toolResultMessages, toolTaskMessages];
+const topics: readonly (readonly MessageType[])[] = [contractMessages, deadLetterMessages, effectMessages, intentMessages, runMessages, runTaskMessages, toolResultMessages, toolTaskMessages, workerMessages];
 const types = topics.flat();
 const files = readdirSync(folder).sort();
 
