@@ -10,7 +10,8 @@ import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
 
-const RUNS = 30;
+const FULL = process.env['HOLDFAST_PROOF'] === 'full';
+const RUNS = FULL ? 60 : 15;
 const STEPS = 4;
 /** A lost attempt is given up after this time, so that a test sees its end. */
 const QUEUE_MS = 4000;
@@ -91,15 +92,18 @@ afterAll(async () => {
   await stack?.stop();
 }, STACK_LIMIT_MS);
 
-test.each([
+/** Lost between commit and publish, and lost with all of it published. */
+const CRASHES = [
   { service: 'ledger', at: 'ledger.after-commit' },
+  { service: 'orchestrator', at: 'orchestrator.after-publish' },
   { service: 'ledger', at: 'ledger.after-publish' },
   { service: 'orchestrator', at: 'orchestrator.after-commit' },
-  { service: 'orchestrator', at: 'orchestrator.after-publish' },
-] as const)('$service, killed at $at in mid-work and its database dropped, is rebuilt from its topic and goes on', async ({ service, at }) => {
+] as const;
+
+test.each(FULL ? CRASHES : CRASHES.slice(0, 2))('$service, killed at $at in mid-work and its database dropped, is rebuilt from its topic and goes on', async ({ service, at }) => {
   const prefix = at.replace('.', '-');
   const victim = stack.service(service);
-  await victim.restart({ HOLDFAST_CRASH_AT: `${at}:40` });
+  await victim.restart({ HOLDFAST_CRASH_AT: `${at}:${RUNS}` });
   await starts(prefix);
   await victim.exited;
   await on(`drop database holdfast_${service} with (force)`);
@@ -122,6 +126,8 @@ test.each(SERVICES.map((service) => ({ service })))('$service on an older copy o
   await reached(prefix, 0.1);
   await victim.stop();
   await on(`drop database if exists copy with (force)`);
+  // A template must have no other user: this test's own idle connections are some.
+  await on(`select pg_terminate_backend(pid) from pg_stat_activity where datname = 'holdfast_${service}'`);
   await on(`create database copy template holdfast_${service}`);
   await victim.start();
   await reached(prefix, 0.5);
