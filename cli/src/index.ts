@@ -1,5 +1,6 @@
 import { Command } from 'commander';
 import { addAudit } from './commands/audit.js';
+import { addCases } from './commands/cases.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -15,6 +16,7 @@ export function makeProgram(): Command {
   const program = new Command('holdfast').description('durable agent runs whose side effects happen at most once').showHelpAfterError();
   addUp(program);
   addRuns(program);
+  addCases(program);
   addAudit(program);
   addRebuild(program);
   return program;

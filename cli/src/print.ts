@@ -32,6 +32,7 @@ export function paint(phase: string): string {
     case 'open':
       return pc.yellow(phase);
     case 'failed':
+    case 'alarm':
     case 'quarantined':
       return pc.red(phase);
     default:

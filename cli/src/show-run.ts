@@ -1,7 +1,8 @@
 import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, openSteps, phaseOf, unknownSteps, type RunEvent, type StepState } from '@holdfast/orchestrator';
+import { absent, evolve, openSteps, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
+import { readCases, type CaseView } from './cases.js';
 
 /** A run's checkpoint: all that is known of it, from its events alone; null when there are none. */
 export async function showRun(brokers: readonly string[], id: string): Promise<Record<string, unknown> | null> {
@@ -13,6 +14,8 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
   const cursor = numbers.length === 0 ? 0 : Math.max(...numbers);
   const phase = phaseOf(run);
   const over = run.status !== 'open';
+  const unknown = unknownSteps(run);
+  const cases = unknown.length === 0 ? [] : await readCases(brokers, id);
   return {
     run: id,
     tenant: run.tenant,
@@ -33,10 +36,23 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     waits: [],
     input: run.input,
     steps: [...run.steps.values()].map(showStep),
-    unknown: unknownSteps(run).map(({ call, outcome }) => ({ step: call.step, tool: call.tool.name, why: outcome?.status === 'unknown' ? outcome.message : '' })),
-    next: over ? null : nextSafe(openSteps(run).map(({ call }) => call.step), unknownSteps(run).map(({ call }) => call.step), cursor),
+    unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),
+    next: over ? null : nextSafe(openSteps(run).map(({ call }) => call.step), unknown.map(({ call }) => call.step), cursor),
     ending: run.status === 'ended' ? run.ending : null,
     quarantine: run.status === 'quarantined' ? run.because : null,
+  };
+}
+
+/** An unknown with its case: since when, whose it is, when it is looked at next. */
+function showUnknown({ call, outcome }: CallStep, of: CaseView | undefined): Record<string, unknown> {
+  return {
+    step: call.step,
+    tool: call.tool.name,
+    why: outcome?.status === 'unknown' ? outcome.message : '',
+    case: of?.case ?? null,
+    since: of?.since ?? null,
+    owner: of?.owner ?? null,
+    nextLook: of?.nextLook ?? null,
   };
 }
 

@@ -4,6 +4,7 @@ import { beforeAll, describe, expect, test } from '@jest/globals';
 import { brokerProperties } from '../src/kafka-config.js';
 import { DEFAULT_PORTS } from '../src/ports.js';
 import { parseCompose, readRootFile, type Compose } from './compose-file.js';
+import { SERVICES } from '../src/holdfast.js';
 
 /** What differs by nature: where it listens and where its data are. */
 const OWN_SETTINGS = new Set(['controller.quorum.voters', 'listeners', 'advertised.listeners', 'listener.security.protocol.map', 'log.dirs']);
@@ -66,7 +67,7 @@ describe('docker-compose.yml', () => {
   });
 
   test('gives each service the environment that startStack gives it, and a port to ask how it is', () => {
-    for (const service of ['orchestrator', 'ledger']) {
+    for (const service of SERVICES) {
       expect(compose.services[service]?.environment).toEqual({
         HOLDFAST_BROKERS: 'kafka:9092',
         HOLDFAST_DATABASE_URL: 'postgres://holdfast:holdfast@postgres:5432',

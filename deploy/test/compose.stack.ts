@@ -7,6 +7,7 @@ import { ManagedProcess } from '../src/managed-process.js';
 import { startPostgres, type PostgresServer } from '../src/postgres.js';
 import { parseCompose, readRootFile, ROOT, type ComposeService } from './compose-file.js';
 import { freshFolder, removeFolders } from './folders.js';
+import { SERVICES } from '../src/holdfast.js';
 
 const LIMIT_MS = 120_000;
 
@@ -50,7 +51,7 @@ describe('the services in docker-compose.yml', () => {
   }, LIMIT_MS);
 
   test('are those that are tried here', () => {
-    expect(Object.keys(services).filter((name) => services[name]?.build !== undefined)).toEqual(['prepare', 'orchestrator', 'ledger']);
+    expect(Object.keys(services).filter((name) => services[name]?.build !== undefined)).toEqual(['prepare', ...SERVICES]);
   });
 
   test('prepare topics and databases, as often as they are started', async () => {
@@ -61,7 +62,7 @@ describe('the services in docker-compose.yml', () => {
     }
   }, LIMIT_MS);
 
-  test.each(['orchestrator', 'ledger'])('run as plain processes with that command and environment: %s', async (name) => {
+  test.each(SERVICES)('run as plain processes with that command and environment: %s', async (name) => {
     const { service, healthPort } = await processOf(name);
     await service.start();
     let status = 0;

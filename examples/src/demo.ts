@@ -10,6 +10,7 @@ const { values } = parseArgs({
     kill: { type: 'string', default: '0' },
     seed: { type: 'string', default: '1' },
     reword: { type: 'boolean', default: false },
+    blind: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
@@ -18,8 +19,9 @@ const { values } = parseArgs({
 const USAGE = `npm run demo                     a small refund desk over examples/input/
 npm run demo -- --tasks FILE     every task of a file is a run, every action a step
   --world URL    PostgreSQL database that the tools change (default: one made for the demo)
-  --kill N       kill -9 orchestrator, ledger and workers N times, in turn
+  --kill N       kill -9 workers and services N times, in turn
   --seed S       seed of delays and victims (default 1)
+  --blind        tools without a probe: a stand-in for a person looks in the world and decides each case
   --reword       after a kill, words for recorded steps differ
   --json         last line is one JSON document
 `;
@@ -47,14 +49,14 @@ async function main(): Promise<void> {
     if (result.completed !== result.runs) process.exitCode = 1;
     return;
   }
-  const { result, rows } = await runTasks({ tasks: values.tasks, world: values.world, kill: whole('kill', values.kill), seed: whole('seed', values.seed), reword: values.reword, say });
+  const { result, rows } = await runTasks({ tasks: values.tasks, world: values.world, kill: whole('kill', values.kill), seed: whole('seed', values.seed), reword: values.reword, blind: values.blind, say });
   process.stdout.write(`${tableOf(rows)}\n`);
   process.stdout.write(
     values.json
       ? `${JSON.stringify(result)}\n`
       : `${result.completed} of ${result.runs} runs completed, ${result.blocked} blocked on an unknown outcome. The world holds ${result.fired} of ${result.effects} effects: ${result.duplicates} twice, ${result.outOfOrder} out of order. ${result.kills} kills, ${result.killsInFlight} of them with an effect in flight. ${result.seconds} s.\n`,
   );
-  if (result.duplicates > 0 || result.outOfOrder > 0 || result.completed + result.blocked < result.runs) process.exitCode = 1;
+  if (result.duplicates > 0 || result.outOfOrder > 0 || result.missing > 0 || result.completed < result.runs) process.exitCode = 1;
 }
 
 main().catch((error: unknown) => {

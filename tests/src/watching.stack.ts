@@ -3,7 +3,7 @@ import { topics } from '@holdfast/protocol';
 import type { ServedWorker } from '@holdfast/sdk';
 import { tail, type Tail } from '@holdfast/runtime/kafka';
 import { eventually } from './support/eventually.js';
-import { STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
+import { SERVICES, STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
 import { countingTool, work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -26,7 +26,8 @@ const keys = new Set<string | null>();
 
 const reads: Record<ServiceName, readonly string[]> = {
   orchestrator: [topics.agentIntents, topics.effectEvents],
-  ledger: [topics.runEvents, topics.toolResults],
+  ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents],
+  reconciliation: [topics.effectEvents, topics.toolResults, topics.operatorCommands],
 };
 
 /** How far a service's group is behind its topics, as any Kafka tool would work it out; null while it has said nothing. */
@@ -55,7 +56,7 @@ afterAll(async () => {
 }, STACK_LIMIT_MS);
 
 test('the services’ groups show no lag at rest, and what waits for a service while it is down', async () => {
-  for (const service of ['orchestrator', 'ledger'] as const) await eventually(`${service} has told that it is at the end`, async () => (await lag(service)) === 0);
+  for (const service of SERVICES) await eventually(`${service} has told that it is at the end`, async () => (await lag(service)) === 0);
   await stack.service('orchestrator').stop();
   for (const lane of stack.lanes) await stack.intent(stack.runOn(lane, 'waiting'), 'StartRun', { agent: null, input: lane });
   expect(await lag('orchestrator')).toBe(stack.lanes.length);

@@ -30,7 +30,9 @@ function people(run: Record<string, unknown>): string {
   const facts = ['phase', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
     .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
-  const unknown = (run['unknown'] as { step: string; tool: string; why: string }[]).map(({ step, tool, why }) => `unknown    step ${step} (${tool}): ${why}`);
+  const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(
+    ({ step, tool, why, ...of }) => `unknown    step ${step} (${tool}): ${why}${of.case === null ? '' : `; case ${of.case} since ${of.since ?? '?'}, owner ${of.owner ?? 'nobody'}, next look ${of.nextLook ?? 'by a person'}`}`,
+  );
   const end = run['ending'] === null ? [] : [`ending     ${brief(run['ending'])}`];
   return [`run        ${String(run['run'])}`, ...facts, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }

@@ -1,4 +1,4 @@
-import { defineAgent, defineTool, type ToolDefinition } from '@holdfast/sdk';
+import { applied, defineAgent, defineTool, Failed, notApplied, type ToolDefinition } from '@holdfast/sdk';
 import type { Json } from '@holdfast/protocol';
 import type pg from 'pg';
 import { z } from 'zod';
@@ -8,6 +8,9 @@ import { isPure, toolName } from './task-file.js';
 /** How long a tool takes, milliseconds. */
 const TOOL_MIN_MS = 20;
 const TOOL_MAX_MS = 200;
+/** An attempt that has not sent its row by then gives up, and one that was sent is in the table or never will be: what `settleDelay` says. */
+const SENT_WITHIN_MS = 1000;
+const SETTLE_DELAY_MS = 2000;
 
 const pause = (ms: number): Promise<void> =>
   new Promise((resolve) => {
@@ -16,8 +19,15 @@ const pause = (ms: number): Promise<void> =>
 
 const Result = z.object({ ok: z.boolean(), row: z.string().nullable() });
 
-/** A tool of the task file: takes a seeded while, and writes one row when it changes the world. */
-export function worldTool(name: string, world: pg.Pool, seed: number): ToolDefinition {
+const INSERT = 'insert into effects (run, step, tool, args, operation_key, at) values ($1, $2, $3, $4, $5, now()) returning id::text';
+const READ_BACK = 'select id::text from effects where operation_key = $1 order by id limit 1';
+
+/**
+ * A tool of the task file: takes a seeded while, and writes one row when it changes the world. Its
+ * probe looks for the row by operation key; a `blind` tool has none, so that a person must look.
+ */
+export function worldTool(name: string, world: pg.Pool, { seed, blind }: { readonly seed: number; readonly blind: boolean }): ToolDefinition {
+  const rowOf = async (operationKey: string): Promise<string | undefined> => (await world.query<{ id: string }>(READ_BACK, [operationKey])).rows[0]?.id;
   return defineTool({
     name: toolName(name),
     version: '1',
@@ -25,16 +35,31 @@ export function worldTool(name: string, world: pg.Pool, seed: number): ToolDefin
     input: z.json(),
     output: Result,
     timeout: 10_000,
-    queueTimeout: 15_000,
+    queueTimeout: 6000,
+    ...(isPure(name) ? {} : { settleDelay: SETTLE_DELAY_MS }),
+    // Workers that are killed again and again let many tasks grow too old to fire.
+    retry: { attemptsMax: 50, maxMs: 2000 },
     owner: 'the person who runs the demo',
+    ...(blind || isPure(name)
+      ? {}
+      : {
+          probe: {
+            sealing: false,
+            ask: async (_args: unknown, { operationKey }: { operationKey: string }) => {
+              const row = await rowOf(operationKey);
+              return row === undefined ? notApplied('no row has this operation key') : applied({ ok: true, row }, `row ${row}`);
+            },
+          },
+        }),
     execute: async (args, { run, step, operationKey, attempt }) => {
       const chance = seeded(seedOf(`${run}/${step}/${attempt}`, seed));
       const ms = TOOL_MIN_MS + chance() * (TOOL_MAX_MS - TOOL_MIN_MS);
       const before = ms * chance();
+      const calledAt = Date.now();
       await pause(before);
-      const row = isPure(name)
-        ? null
-        : (await world.query<{ id: string }>('insert into effects (run, step, tool, args, operation_key, at) values ($1, $2, $3, $4, $5, now()) returning id::text', [run, step, name, JSON.stringify(args), operationKey])).rows[0]?.id ?? null;
+      // A host that was frozen in between must not write what nobody expects any more.
+      if (Date.now() > calledAt + SENT_WITHIN_MS) throw new Failed({ class: 'transient', message: 'the attempt was held up before anything was sent', notApplied: true });
+      const row = isPure(name) ? null : (await world.query<{ id: string }>(INSERT, [run, step, name, JSON.stringify(args), operationKey])).rows[0]?.id ?? null;
       await pause(ms - before);
       return { ok: true, row };
     },

@@ -1,10 +1,11 @@
 import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
+import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, SERVICES, startHoldfast, type Stack } from '@holdfast/deploy';
 import { HoldfastClient } from '@holdfast/sdk';
 import { TASK_AGENT } from './agent.js';
 import { killInTurn, killsInFlight, type Kill } from './killer.js';
+import { personDecides } from './person.js';
 import { seeded } from './random.js';
 import { readTasks, type Task } from './task-file.js';
 import { Watch } from './watch.js';
@@ -16,6 +17,8 @@ export interface TaskOptions {
   readonly kill: number;
   readonly seed: number;
   readonly reword: boolean;
+  /** The tools have no probe; a stand-in for a person decides. */
+  readonly blind: boolean;
   readonly say: (text: string) => void;
 }
 
@@ -40,9 +43,7 @@ export interface TaskRow {
 }
 
 const WORKERS = 2;
-/** With nothing new for this long, what is blocked stays blocked. */
-const QUIET_MS = 6000;
-/** Longer than the longest time that the ledger waits for an attempt. */
+/** Longer than the longest time that the ledger waits for an attempt, or a case for its next look. */
 const STALLED_MS = 60_000;
 
 /** Runs every task of a file on a stack of its own, kills what it is told to, and counts in the world. */
@@ -60,7 +61,7 @@ export async function runTasks(options: TaskOptions): Promise<{ result: TaskResu
     try {
       await watch.open(stack.brokers);
       const tools = [...new Set(tasks.flatMap(({ actions }) => actions.map(({ tool }) => tool)))];
-      for (let i = 1; i <= WORKERS; i += 1) workers.push(worker(stack, dir, i, { DEMO_WORLD: worldUrl, DEMO_SEED: String(options.seed), DEMO_TOOLS: JSON.stringify(tools) }));
+      for (let i = 1; i <= WORKERS; i += 1) workers.push(worker(stack, dir, i, { DEMO_WORLD: worldUrl, DEMO_SEED: String(options.seed), DEMO_TOOLS: JSON.stringify(tools), DEMO_BLIND: String(options.blind) }));
       options.say(`starting ${WORKERS} workers …`);
       await Promise.all(workers.map((process) => process.start()));
       return await play({ ...options, stack, watch, workers, world, worldUrl, taskList: tasks });
@@ -99,14 +100,14 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
   const client = await HoldfastClient.connect({ brokers: stack.brokers });
   const before = await lastRow(world);
   const begun = Date.now();
-  let over = false;
+  let settledAll = false;
+  const person = playing.blind ? personDecides({ stack, world, say, stopped: () => settledAll }) : Promise.resolve();
   const progress = setInterval(() => say(progressLine(watch, taskList.length)), 1000);
   try {
     const waiting = [...taskList];
-    // With kills to come the runs are started a few at a time, so that each kill finds work in flight.
-    const portion = Math.ceil(taskList.length / (playing.kill + 1));
+    // With kills to come the runs are started one at a time, so that each kill finds work in flight.
     const more = (): boolean => {
-      const next = waiting.splice(0, portion);
+      const next = waiting.splice(0, playing.kill === 0 ? waiting.length : 1);
       for (const { task, actions } of next) void client.start(TASK_AGENT, { actions: actions.map(({ tool, args }) => ({ tool, args })) }, { runId: task });
       return next.length > 0;
     };
@@ -115,20 +116,16 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
       watch,
       times: playing.kill,
       chance: seeded(playing.seed),
-      over: () => over,
       reword: playing.reword,
       more,
       victims: [
-        ...stack.services.map((process) => ({ process, kind: process.name.startsWith('ledger') ? ('ledger' as const) : ('orchestrator' as const) })),
+        ...stack.services.flatMap((process) => SERVICES.filter((service) => process.name.startsWith(service)).map((kind) => ({ process, kind }))),
         ...workers.map((process) => ({ process, kind: 'worker' as const })),
       ],
       onKill: ({ name }) => say(`kill -9 ${name}`),
     });
-    // A run that ended early is no reason to stop killing: the rest is started as the kills go on.
-    const kills = await Promise.race([killing, settled(watch, taskList).then(() => null)]);
-    over = true;
+    const killed = await killing;
     while (more());
-    const killed = kills ?? (await killing);
     await settled(watch, taskList);
     const seconds = (Date.now() - begun) / 1000;
     const rows = taskList.map((task) => rowOf(watch, task));
@@ -147,19 +144,19 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
     return { result, rows, kills: killed };
   } finally {
     clearInterval(progress);
-    await client.close();
+    settledAll = true;
+    await Promise.all([client.close(), person]);
   }
 }
 
-/** Every run has ended, or is blocked on an unknown and nothing has moved for a while. */
+/** Every run has ended, or nothing has moved for longer than anything may take. */
 async function settled(watch: Watch, tasks: readonly Task[]): Promise<void> {
   for (;;) {
     const runs = tasks.map(({ task }) => watch.runs.get(task));
-    const open = runs.filter((run) => run === undefined || run.status === 'accepted').length;
-    const blocked = runs.filter((run) => run?.status === 'blocked').length;
+    const open = runs.filter((run) => run === undefined || run.status === 'accepted' || run.status === 'blocked').length;
     const last = Math.max(0, ...[...watch.runs.values()].map(({ changedAt }) => changedAt));
     const quiet = last === 0 ? 0 : Date.now() - last;
-    if (open === 0 && (blocked === 0 || quiet > QUIET_MS)) return;
+    if (open === 0) return;
     if (quiet > STALLED_MS) return; // The table shows what stands still.
     await watch.change(500);
   }

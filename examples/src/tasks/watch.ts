@@ -85,6 +85,7 @@ export class Watch {
         run.unknown.set(String(data['step']), String(data['message']));
         return;
       case 'EffectSettled':
+      case 'StepReleased':
         return this.#settled(run, String(data['step']));
       case 'RunFinished':
         run.status = (data['ending'] as { status: string }).status === 'completed' ? 'completed' : 'failed';

@@ -14,13 +14,14 @@ const env = z
     DEMO_SEED: z.coerce.number(),
     DEMO_TOOLS: z.string().transform((text) => z.array(z.string()).parse(JSON.parse(text))),
     DEMO_WORKER: z.string(),
+    DEMO_BLIND: z.stringbool().default(false),
     DEMO_REWORD: z.stringbool().default(false),
   })
   .parse(process.env);
 
 const brokers = env.HOLDFAST_BROKERS.split(',');
 const world = await openWorld(env.DEMO_WORLD);
-const tools = new Map(env.DEMO_TOOLS.map((name) => [name, worldTool(name, world, env.DEMO_SEED)]));
+const tools = new Map(env.DEMO_TOOLS.map((name) => [name, worldTool(name, world, { seed: env.DEMO_SEED, blind: env.DEMO_BLIND })]));
 const intended = env.DEMO_REWORD ? await intendedSteps() : new Set<string>();
 const word = (run: string, step: number, args: Json): Json => (intended.has(`${run}/${step}`) ? reworded(args) : args);
 

@@ -1,3 +1,5 @@
+import { isoTime } from './ids.js';
+
 /**
  * The envelope: CloudEvents 1.0, Kafka binding, binary mode. Attributes travel as headers
  * `ce_<name>`, data as JSON in the value, so that a reader can skip by header without parsing.
@@ -26,8 +28,6 @@ export interface Envelope {
 
 export type HeaderValue = string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
 
-const iso = (time: number): string => new Date(time).toISOString();
-
 export function encodeHeaders(envelope: Envelope): Record<string, string> {
   const headers: Record<string, string> = {
     ce_specversion: '1.0',
@@ -35,7 +35,7 @@ export function encodeHeaders(envelope: Envelope): Record<string, string> {
     ce_type: envelope.type,
     ce_source: envelope.source,
     ce_subject: envelope.subject,
-    ce_time: iso(envelope.time),
+    ce_time: isoTime(envelope.time),
     ce_tenant: envelope.tenant,
     'content-type': 'application/json',
   };

@@ -67,6 +67,8 @@ export type Attempt = z.infer<typeof Attempt>;
 /** Epoch milliseconds, UTC. */
 export const Instant = z.number().int().nonnegative();
 export type Instant = z.infer<typeof Instant>;
+/** An instant for people and headers: RFC 3339, UTC, milliseconds. */
+export const isoTime = (at: Instant): string => new Date(at).toISOString();
 /** A length of time in milliseconds. */
 export const DurationMs = z.number().int().nonnegative();
 

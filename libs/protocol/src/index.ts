@@ -7,6 +7,7 @@ export * from './json.js';
 export * from './keys.js';
 export * from './message.js';
 export * from './outcome.js';
+export * from './reconciliation.js';
 export * from './run.js';
 export * from './task.js';
 export * from './topics.js';

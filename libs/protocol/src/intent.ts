@@ -13,6 +13,7 @@ const progress = {
 
 export const Budgets = z.object({
   stepsMax: z.number().int().min(1).max(1_000_000).optional(),
+  /** Attempts at effects in all; once they are spent, nothing is tried again. */
   attemptsMax: z.number().int().min(1).max(1_000_000).optional(),
 });
 export type Budgets = z.infer<typeof Budgets>;
@@ -49,6 +50,10 @@ export const CallTool = message(
     fire: Fire.optional(),
     /** What to do when the step is recorded with other arguments. Absent: refuse. */
     onConflict: z.enum(['refuse', 'adopt']).optional(),
+    /** The failed step whose arguments this call mends. Each is mended once. */
+    repairs: Step.optional(),
+    /** The failed step for which this call takes over; its result is marked degraded. */
+    fallbackFor: Step.optional(),
   }),
 );
 

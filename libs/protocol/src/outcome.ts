@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, DurationMs, Instant, Step } from './ids.js';
+import { Attempt, DurationMs, Instant, Named, Step } from './ids.js';
 import type { Json } from './json.js';
 
 /** Any JSON value. The border has parsed the text already, so only presence is checked. */
@@ -61,17 +61,36 @@ export const Failure = z.object({
   retryAfterMs: DurationMs.optional(),
   /** True when whoever reports it knows that nothing was applied at the target. */
   notApplied: z.boolean().optional(),
+  /** Set by the ledger where the contract lets another tool take over: call it as a new step. */
+  fallback: Named.optional(),
+  /** Set by the ledger where the agent may mend its arguments once: call the tool as a new step that names this one. */
+  repairable: z.boolean().optional(),
 });
 export type Failure = z.infer<typeof Failure>;
 
-export const UnknownCause = z.enum(['deadline', 'host_lost', 'may_have_applied', 'refused_after_firing', 'contradiction']);
+/**
+ * Why nobody knows. `accepted`: the target works on it and has no end yet. `partial_effect`: a part is
+ * proved, the rest is not. `heartbeat_lost`: a long attempt showed no life for longer than its contract allows.
+ */
+export const UnknownCause = z.enum(['deadline', 'host_lost', 'heartbeat_lost', 'may_have_applied', 'accepted', 'partial_effect', 'refused_after_firing', 'contradiction']);
 export type UnknownCause = z.infer<typeof UnknownCause>;
+
+/** The target's own name for a piece of work that it has accepted. */
+export const OperationId = z.string().min(1).max(500);
 
 export const Outcome = z.discriminatedUnion('status', [
   z.object({ status: z.literal('succeeded'), result: Stored, evidence: Evidence }),
   z.object({ status: z.literal('rejected'), reason: z.string().max(4000), evidence: Evidence }),
   z.object({ status: z.literal('failed'), failure: Failure, evidence: Evidence }),
-  z.object({ status: z.literal('unknown'), cause: UnknownCause, message: z.string().max(4000) }),
+  z.object({
+    status: z.literal('unknown'),
+    cause: UnknownCause,
+    message: z.string().max(4000),
+    /** With `accepted`. */
+    operationId: OperationId.optional(),
+    /** With `partial_effect`: what is certain so far. */
+    proved: JsonValue.optional(),
+  }),
 ]);
 export type Outcome = z.infer<typeof Outcome>;
 

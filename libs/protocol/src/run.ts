@@ -10,7 +10,7 @@ import { message } from './message.js';
  */
 export const Settled = Report.extend({
   local: z
-    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional() })
+    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional(), attemptsMax: z.number().int().optional(), repairs: Step.optional() })
     .optional(),
 });
 export type Settled = z.infer<typeof Settled>;
@@ -84,6 +84,12 @@ export const RequestedCall = z.object({
   key: OperationKey,
   digest: Digest,
   digestVersion: z.number().int(),
+  /** The failed step whose arguments this one mends. */
+  repairs: Step.optional(),
+  /** The failed step for which this one takes over. */
+  fallbackFor: Step.optional(),
+  /** Attempts at effects that the run may make in all. */
+  attemptsMax: z.number().int().optional(),
 });
 export type RequestedCall = z.infer<typeof RequestedCall>;
 
@@ -103,6 +109,8 @@ export const StepsReported = message('StepsReported', z.object({ ...progress }))
 
 /** The ledger's word on an effect, where no worker had reported it before. */
 export const EffectSettled = message('EffectSettled', z.object({ step: Step, attempt: Attempt, outcome: Outcome }));
+/** It is proved that an attempt of unknown outcome was not applied: another one is under way. */
+export const StepReleased = message('StepReleased', z.object({ step: Step, attempt: Attempt, because: z.string() }));
 /** A material outcome is unknown: the run can't complete until it is settled. */
 export const RunBlocked = message('RunBlocked', z.object({ step: Step, attempt: Attempt, cause: UnknownCause, message: z.string(), since: Instant }));
 
@@ -146,6 +154,8 @@ export const IntentRejected = message(
     observed: z.array(Step).optional(),
     /** A local call that was refused after it may have fired still binds its key. */
     bound: RequestedCall.optional(),
+    /** The same of the idempotent calls of a refused group. */
+    boundGroup: z.array(RequestedCall).optional(),
   }),
 );
 
@@ -156,6 +166,8 @@ export const FinalEffect = z.object({
   outcome: z.enum(['succeeded', 'rejected', 'failed', 'unknown']),
   evidence: z.string(),
   attempts: z.number().int(),
+  /** Its result came from a tool that took over for this step's. */
+  fallbackFor: Step.optional(),
 });
 
 export const RunFinished = message(
@@ -206,6 +218,7 @@ export const runMessages = [
   StepsReported,
   EffectSettled,
   RunBlocked,
+  StepReleased,
   IntentRejected,
   RunFinished,
   RunQuarantined,

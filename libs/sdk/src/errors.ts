@@ -1,4 +1,5 @@
 import type { Failure, FailureClass, Step, UnknownCause } from '@holdfast/protocol';
+import { retryAfterMs } from './retry-after.js';
 
 /**
  * Everything that Holdfast throws at an author's code, and what a tool may throw at Holdfast.
@@ -41,25 +42,63 @@ export class Rejected extends HoldfastError {
   }
 }
 
-/** The attempt failed. For an irreversible tool only `notApplied: true` lets it be tried again. Times in milliseconds. */
+/** What a tool says of a failed attempt. What the ledger adds to it (`fallback`, `repairable`) is not a tool's to say. */
+export interface FailedSpec extends Pick<Failure, 'class' | 'message' | 'notApplied'> {
+  /** How long the target asks to be left alone, milliseconds. */
+  readonly retryAfterMs?: number | undefined;
+  /** The same as the target says it: seconds, the text of the header `Retry-After` (seconds or HTTP date), or a date. What is neither is ignored. */
+  readonly retryAfter?: number | string | Date | null | undefined;
+}
+
+/** The attempt failed. For an irreversible tool only `notApplied: true` lets it be tried again. */
 export class Failed extends HoldfastError {
   override readonly name = 'Failed';
   readonly failure: Failure;
-  constructor(failure: Failure, options?: ErrorOptions) {
+  constructor({ retryAfter, retryAfterMs: statedMs, ...failure }: FailedSpec, options?: ErrorOptions) {
     super(failure.message, options);
-    this.failure = { ...failure, message: clipped(failure.message) };
+    const times = [statedMs, retryAfterMs(retryAfter, Date.now())].filter((ms) => ms !== undefined && Number.isFinite(ms)) as number[];
+    this.failure = { ...failure, message: clipped(failure.message), ...(times.length === 0 ? {} : { retryAfterMs: Math.max(...times) }) };
   }
   get failureClass(): FailureClass {
     return this.failure.class;
   }
 }
 
-/** The tool can't say whether the effect took place. The outcome is unknown until evidence settles it. */
+/**
+ * The tool can't say whether the effect took place: a lost connection, an empty error, a 5xx, a
+ * success whose body says otherwise, a read-back that finds nothing yet. The outcome is unknown
+ * until evidence settles it.
+ */
 export class MayHaveApplied extends HoldfastError {
-  override readonly name = 'MayHaveApplied';
+  override readonly name: string = 'MayHaveApplied';
   readonly failureClass = 'unknown_outcome';
   /** What the outcome is recorded with. */
   readonly unknownCause: UnknownCause = 'may_have_applied';
+}
+
+/**
+ * The target answers "this key was already used" or "already exists". That is no failure, and not yet
+ * a success of this very operation: unknown until it is read back. Where the tool can read back by
+ * itself that the thing carries the operation key, it returns the result instead.
+ */
+export class AlreadyDone extends MayHaveApplied {
+  override readonly name = 'AlreadyDone';
+  constructor(answer = 'the target answers that this was done already', options?: ErrorOptions) {
+    super(answer, options);
+  }
+}
+
+/** A part of the effect took place, and of the rest nobody knows. `proved` (JSON of at most 16 KiB) is what is certain; it is kept with the case. */
+export class PartlyApplied extends HoldfastError {
+  override readonly name = 'PartlyApplied';
+  readonly failureClass = 'partial_effect';
+  constructor(
+    readonly proved: unknown,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
 }
 
 /* ---- handed to the agent: recorded outcomes ---- */

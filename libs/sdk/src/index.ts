@@ -1,5 +1,7 @@
 export { defineAgent, type AgentDefinition, type AgentResult, type AgentSpec } from './define/agent.js';
+export { Accepted, accepted } from './define/accepted.js';
 export type { JsonCompatible } from './define/json.js';
+export * from './define/probe.js';
 export * from './define/tool.js';
 export * from './errors.js';
 export * from './client/index.js';

@@ -1,7 +1,10 @@
 import { describe, expect, it } from '@jest/globals';
+import type { Step } from '@holdfast/protocol';
 import { z } from 'zod';
 import { defineAgent } from '../src/define/agent.js';
+import { accepted } from '../src/define/accepted.js';
 import type { JsonCompatible } from '../src/define/json.js';
+import { applied, notApplied } from '../src/define/probe.js';
 import { defineTool, referTool, type ToolDefinition } from '../src/define/tool.js';
 import { InvalidDefinition } from '../src/errors.js';
 import type { HoldfastClient, RunHandle } from '../src/client/index.js';
@@ -16,6 +19,8 @@ const typed = <Expected>() => <Actual>(_value: Actual, ..._same: Same<Actual, Ex
 const never = (): void => undefined;
 const schemas = { input: z.object({ amount: z.number(), note: z.string().optional() }), output: z.object({ paid: z.number() }) };
 const refund = defineTool({ name: 'refund', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, execute: ({ amount }) => ({ paid: amount }) });
+
+const text = defineTool({ name: 'text', version: '1', effect: 'pure', input: z.string(), output: z.string(), execute: (given) => given });
 
 describe('schemas', () => {
   it('that are JSON compile', () => {
@@ -88,15 +93,22 @@ describe('tools', () => {
       execute: (args, context) => {
         typed<{ amount: number; note?: string | undefined }>()(args);
         typed<AbortSignal>()(context.signal);
-        return { paid: args.amount };
+        return args.amount > 0 ? { paid: args.amount } : accepted('op-1');
       },
-      probe: { sealing: true, ask: async ({ amount }) => amount },
+      probe: { sealing: false, ask: async ({ amount }, context) => { typed<string | undefined>()(context.operationId); return amount > 0 ? applied({ paid: amount }) : notApplied(); } },
+      fallback: { tool: refund, args: ({ amount }) => ({ amount }) },
     });
     // @ts-expect-error another result than the output's
     const wrong = () => defineTool({ name: 'x', version: '1', effect: 'pure', ...schemas, execute: () => ({ paid: 'ten' }) });
+    // @ts-expect-error the probe finds another result than the output's
+    const found = () => defineTool({ name: 'x', version: '1', effect: 'idempotent', ...schemas, execute: () => ({ paid: 1 }), probe: { sealing: false, ask: () => applied({ paid: 'ten' }) } });
+    // @ts-expect-error a probe that says nothing
+    const mute = () => defineTool({ name: 'x', version: '1', effect: 'idempotent', ...schemas, execute: () => ({ paid: 1 }), probe: { sealing: false, ask: async () => undefined } });
+    // @ts-expect-error what takes over has another result
+    const other = () => defineTool({ name: 'x', version: '1', effect: 'idempotent', ...schemas, execute: () => ({ paid: 1 }), fallback: { tool: text } });
     // @ts-expect-error a class that there is none of
     const odd = () => defineTool({ name: 'x', version: '1', effect: 'reversible', ...schemas, execute: () => ({ paid: 1 }) });
-    expect([wrong, odd].length).toBe(2);
+    expect([wrong, found, mute, other, odd].length).toBe(5);
   });
 
   it('fit where any tool is taken', () => {
@@ -110,6 +122,10 @@ describe('a run', () => {
   const author = async (run: Run): Promise<void> => {
     const { paid } = await run.call(refund, { amount: 1 });
     typed<number>()(paid);
+    await run.call(refund, { amount: 1 }, { repair: (failure, args) => (failure.message === '' ? undefined : { ...args, amount: 2 }), fallback: 'throw' });
+    typed<readonly Step[]>()(run.degraded);
+    // @ts-expect-error mended to what the tool does not take
+    await run.call(refund, { amount: 1 }, { repair: () => ({ amount: '2' }) });
     // @ts-expect-error wrong arguments
     await run.call(refund, { amount: '1' });
     // @ts-expect-error arguments are missing

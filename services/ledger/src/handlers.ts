@@ -3,8 +3,11 @@ import { unreachable } from '@holdfast/kernel';
 import {
   FireEffect,
   Pool,
+  RevokeEffect,
   RunId,
   toolTasks,
+  type CaseSettled,
+  type EffectHeartbeat,
   type EffectReported,
   type EffectRequested,
   type LaneTaken,
@@ -13,10 +16,13 @@ import {
   type Settled,
   type Step,
 } from '@holdfast/protocol';
-import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
+import type { ContractBook, Inbound, SharedWord, Turn, Unreadable } from '@holdfast/runtime';
 import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
-import { decide, sentBefore, type EffectCommand, type Sending } from './domain/decide.js';
+import type { EffectCommand, Sending } from './domain/commands.js';
+import { decide, sentBefore } from './domain/decide.js';
 import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
+import { openGate } from './domain/health.js';
+import { ToolWatch } from './tool-watch.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -33,11 +39,13 @@ export const claimKey = (key: string): string => `effect:${key}`;
 export class EffectHandlers {
   readonly #contracts: ContractBook;
   readonly #source: string;
+  readonly #watch: ToolWatch;
 
   /** `source`: this ledger's own `ce_source`, by which hosts say how far they had taken its tasks. */
   constructor(contracts: ContractBook, source: string) {
     this.#contracts = contracts;
     this.#source = source;
+    this.#watch = new ToolWatch(contracts);
   }
 
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
@@ -53,7 +61,8 @@ export class EffectHandlers {
     if (fire === 'local') return; // Its worker fires it; the ledger hears of its end.
     const { subject, tenant } = inbound.envelope;
     const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
-    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, ...this.#sending(turn, call.tool) });
+    if (turn.state(subject).has(call.step)) return turn.count('ignored', 'duplicate');
+    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, gate: this.#watch.gate(call.tool, turn), ...this.#sending(turn, call.tool) });
   };
 
   /** What a run's worker reported, as it stands in the run's stream. */
@@ -78,6 +87,22 @@ export class EffectHandlers {
     turn.answered();
   };
 
+  alive = (inbound: In<typeof EffectHeartbeat>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, key, attempt, progress } = inbound.data;
+    const effect = RunId.safeParse(subject).success ? turn.state(subject).get(step) : undefined;
+    if (effect?.key !== key || turn.tenantOf(subject) !== tenant) return turn.count('ignored', 'effect_unknown');
+    this.#apply(subject, tenant, turn, { type: 'alive', step, attempt, progress, ...this.#sending(turn, effect.tool) });
+  };
+
+  caseSettled = (inbound: In<typeof CaseSettled>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, attempt, verdict, by, evidence, because, readAt, sealing, forced } = inbound.data;
+    const effect = turn.state(subject).get(step);
+    if (effect === undefined) return turn.count('ignored', 'effect_unknown');
+    this.#apply(subject, tenant, turn, { type: 'verdict', step, attempt, verdict, by, evidence, because, readAt, sealing, forced, ...this.#sending(turn, effect.tool) });
+  };
+
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
     // Numbers of a rebuilt ledger lie above those of its earlier lives, and so do its tasks in the partition.
@@ -94,7 +119,10 @@ export class EffectHandlers {
     for (const effect of turn.state(run).values()) {
       if (!isOpen(effect)) continue;
       const claim = effect.status === 'joined' ? this.#claim(turn, effect.key, run, effect.step) : ownKey;
-      this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, ...this.#sending(turn, effect.tool) });
+      const gate = effect.status === 'held' || (effect.status === 'retry_scheduled' && effect.retryAt <= turn.now) ? this.#watch.gate(effect.tool, turn) : openGate;
+      this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, gate, ...this.#sending(turn, effect.tool) });
+      const after = turn.state(run).get(effect.step);
+      if (after?.status === 'held' && !gate.open) turn.wake(run, this.#watch.lookAgainAt(effect.tool, gate, turn));
     }
   };
 
@@ -126,7 +154,10 @@ export class EffectHandlers {
           turn.record(run, tenant, event);
           const effect = turn.state(run).get(step);
           if (effect === undefined) continue;
+          this.#watch.note(run, event, effect, turn, command);
           if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
+          if (effect.status === 'held') turn.wake(run, turn.now);
+          this.#revoke(run, tenant, turn, before, effect);
           this.#noteClaim(run, turn, before, effect);
         }
         return;
@@ -137,21 +168,33 @@ export class EffectHandlers {
 
   #send(run: string, tenant: string, turn: EffectTurn, effect: Effect): void {
     if (effect.status !== 'dispatched') return;
-    const { step, key, tool, attempt, fence, args, notAfter, pool } = effect;
+    const { step, key, tool, attempt, fence, args, notAfter, pool, digest, keyScope, attemptsMax, repairs } = effect;
+    const rest = { digest, keyScope, ...(attemptsMax === null ? {} : { attemptsMax }), ...(repairs === null ? {} : { repairs }) };
     const timeoutMs = this.#contracts.tool(tool)?.timeoutMs ?? effect.deadline - notAfter;
-    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs, digest: effect.digest, keyScope: effect.keyScope }));
+    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs, ...rest }));
+  }
+
+  /** An earlier attempt turned out to have succeeded: the one under way is not to fire any more, if it can still be stopped. */
+  #revoke(run: string, tenant: string, turn: EffectTurn, before: Effect | undefined, { status, step, key, ...effect }: Effect): void {
+    if (before?.status !== 'dispatched' || status !== 'succeeded' || effect.attempt === before.attempt) return;
+    turn.send(toolTasks(before.pool), run, tenant, RevokeEffect({ step, key, attempt: before.attempt, because: `attempt ${effect.attempt} has succeeded` }));
   }
 
   /** A task of this ledger, read back while its journal is rebuilt: one whose event was lost with the database must never be sent again. */
   sent = (inbound: In<typeof FireEffect>, turn: EffectTurn): void => {
     const { subject, tenant } = inbound.envelope;
-    const before = turn.state(subject).get(inbound.data.step);
-    const event = sentBefore(inbound.data, before, pool(inbound.record.topic), inbound.envelope.seq ?? 0);
-    if (event === null) return;
-    turn.record(subject, tenant, event);
-    const effect = turn.state(subject).get(inbound.data.step);
-    if (effect !== undefined) this.#noteClaim(subject, turn, before, effect);
+    const { step, tool } = inbound.data;
+    const found = { pool: poolOf(inbound.record.topic), taskSeq: inbound.envelope.seq ?? 0, sentAt: inbound.envelope.time, contract: this.#contracts.tool(tool) ?? null };
+    const event = sentBefore(inbound.data, turn.state(subject).get(step), found);
+    if (event !== null) turn.record(subject, tenant, event);
   };
+
+  /** What an effect has in rows that span lanes. */
+  shared(run: string, effect: Effect): SharedWord[] {
+    const claim = claimWord(run as RunId, effect);
+    const place = this.#watch.word(run, effect);
+    return [...(claim === null ? [] : [{ key: claimKey(effect.key), data: JSON.stringify(claim.row), rank: claim.rank }]), ...(place === null ? [] : [place])];
+  }
 
   /** Keeps the row of a key with scope `target` in step with its owner's effect. */
   #noteClaim(run: string, turn: EffectTurn, before: Effect | undefined, effect: Effect): void {
@@ -161,7 +204,7 @@ export class EffectHandlers {
   }
 }
 
-const pool = (topic: string): Pool => Pool.parse(topic.slice(toolTasks('' as Pool).length));
+const poolOf = (topic: string): Pool => Pool.parse(topic.slice(toolTasks('' as Pool).length));
 
 /** What an effect has in the row of its key once its stream alone is known; of several runs' words on one key the strongest counts. */
 export function claimWord(run: RunId, effect: Effect): { readonly row: ClaimRow; readonly rank: number } | null {
@@ -175,6 +218,7 @@ function claimRowOf(run: RunId, effect: Effect): ClaimRow | null {
   const { step, digest } = effect;
   switch (effect.status) {
     case 'dispatched':
+    case 'held':
       return { status: 'claimed', run, step, digest };
     case 'succeeded':
       return { status: 'succeeded', run, step, digest, result: effect.result, evidence: effect.evidence };

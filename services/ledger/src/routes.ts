@@ -1,4 +1,7 @@
 import {
+  caseMessages,
+  CaseSettled,
+  EffectHeartbeat,
   EffectReported,
   EffectRequested,
   FireEffect,
@@ -16,13 +19,12 @@ import {
   topics,
   type MessageType,
   type Pool,
-  type RunId,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
-import { claimKey, claimWord, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
+import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
 
 type WithSettles = MessageType<string, { settles?: Settled[] | undefined }>;
 
@@ -58,6 +60,10 @@ export const routes = (handle: EffectHandlers) => [
   on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
   }),
+  on(topics.toolResults, EffectHeartbeat, handle.alive),
+  on<RunEffects, EffectEvent, typeof CaseSettled.schema._output>(topics.reconciliationEvents, CaseSettled, handle.caseSettled, {
+    locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
+  }),
 ];
 
 export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent> => ({
@@ -66,6 +72,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   inbound: [
     { name: topics.runEvents, writtenBy: 'service', types: runMessages },
     { name: topics.toolResults, writtenBy: 'outsider', types: toolResultMessages },
+    { name: topics.reconciliationEvents, writtenBy: 'service', types: caseMessages },
   ],
   routes: routes(handle),
   initial: noEffects,
@@ -85,11 +92,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   onDue: handle.due,
   dueLocks: (_, effects) => [...effects.values()].flatMap((effect) => (effect.status === 'joined' ? [claimKey(effect.key)] : [])),
   rebuild: {
-    shared: (run, effects) =>
-      [...effects.values()].flatMap((effect) => {
-        const word = claimWord(run as RunId, effect);
-        return word === null ? [] : [{ key: claimKey(effect.key), data: JSON.stringify(word.row), rank: word.rank }];
-      }),
+    shared: (run, effects) => [...effects.values()].flatMap((effect) => handle.shared(run, effect)),
     sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: FireEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof FireEffect.schema._output>, turn) }],
   },
   onUnreadable: handle.unreadable,

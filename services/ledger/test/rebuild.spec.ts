@@ -1,15 +1,19 @@
 import { describe, expect, it, test } from '@jest/globals';
-import { digestOf, EffectFailed, EffectJoined, EffectRetryScheduled, EffectSucceeded, FireEffect, LaneTaken, Pool, RunId, WorkerId, type Message } from '@holdfast/protocol';
+import { digestOf, EffectFailed, EffectJoined, EffectRetryScheduled, EffectSucceeded, FireEffect, LaneTaken, Pool, RunId, Step, WorkerId, type EffectDispatched, type Message, type ToolContract } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn } from '@holdfast/runtime';
-import { sentBefore } from '../src/domain/decide.js';
+import { sentBefore, type FoundTask } from '../src/domain/decide.js';
 import { evolve, noEffects, type Effect, type EffectEvent, type RunEffects } from '../src/domain/effect.js';
+import { gateOf, ToolHealth } from '../src/domain/health.js';
 import { claimWord, EffectHandlers } from '../src/handlers.js';
 import { ledger } from '../src/routes.js';
-import { digest, dispatched, failure, fresh, host, key, now, owner, pool, QUEUE_MS, receipt, step, TIMEOUT_MS, tool } from './kit.js';
+import { contract, digest, dispatched, failure, fresh, held, host, key, now, owner, pool, QUEUE_MS, receipt, step, TIMEOUT_MS, tool } from './kit.js';
 
 const run = RunId.parse('run-1');
+const mended = Step.parse('9');
 const task = (attempt: number, over: Partial<ReturnType<typeof FireEffect>['data']> = {}) =>
   FireEffect({ ...fresh, tool, effect: 'irreversible', attempt, fence: 2, args: { amount: 5 }, notAfter: now + QUEUE_MS, timeoutMs: TIMEOUT_MS, digest, keyScope: 'target', ...over }).data;
+const SENT_AT = now - 20;
+const found = (more: Partial<FoundTask> = {}): FoundTask => ({ pool, taskSeq: 12, sentAt: SENT_AT, contract: contract(), ...more });
 const after = (...events: EffectEvent[]): RunEffects => events.reduce(evolve, noEffects);
 const effectAfter = (...events: EffectEvent[]): Effect | undefined => after(...events).get(step);
 const succeeded = (over: Partial<ReturnType<typeof EffectSucceeded>['data']> = {}): EffectEvent => EffectSucceeded({ ...fresh, attempt: 1, result: { value: 1 }, evidence: receipt, ...over });
@@ -17,14 +21,31 @@ const retry: EffectEvent = EffectRetryScheduled({ ...fresh, attempt: 1, failure:
 
 describe('a task whose event is lost', () => {
   it('is recorded as sent, with all that the event would have said', () => {
-    expect(sentBefore(task(1), undefined, pool, 12)).toEqual({
+    expect(sentBefore(task(1), undefined, found())).toEqual({
       type: 'EffectDispatched',
       data: expect.objectContaining({ step, key, attempt: 1, digest, keyScope: 'target', pool, args: { amount: 5 }, notAfter: now + QUEUE_MS, taskSeq: 12 }),
     });
   });
 
+  it('has its time counted from when it was sent, and keeps the run’s budget and what it mends', () => {
+    expect(sentBefore(task(1, { attemptsMax: 9, repairs: mended }), undefined, found())?.data).toMatchObject({ since: SENT_AT, attemptsMax: 9, repairs: mended });
+    expect(sentBefore(task(2), effectAfter(dispatched(), retry), found())?.data).toMatchObject({ since: now });
+    expect(effectAfter(sentBefore(task(1, { attemptsMax: 9, repairs: mended }), undefined, found()) ?? retry)).toMatchObject({ status: 'dispatched', since: SENT_AT, attemptsMax: 9, repairs: mended, args: { amount: 5 } });
+  });
+
+  it('of a tool that shows life is waited for no longer than its signs', () => {
+    expect(sentBefore(task(1), undefined, found({ contract: contract('irreversible', { heartbeatMs: 300 }) }))?.data).toMatchObject({ aliveUntil: now + QUEUE_MS + 300 });
+    expect(sentBefore(task(1), undefined, found())?.data).not.toHaveProperty('aliveUntil');
+  });
+
+  it('of an effect that is held, as far as the stream knows, was sent all the same', () => {
+    expect(sentBefore(task(1), effectAfter(held()), found())?.data).toMatchObject({ attempt: 1, since: SENT_AT });
+    expect(sentBefore(task(1), effectAfter(dispatched(), retry, held(2)), found())).toBeNull();
+    expect(sentBefore(task(2), effectAfter(dispatched(), retry, held(2)), found())?.data).toMatchObject({ attempt: 2 });
+  });
+
   it('of a retry adds its attempt to the effect', () => {
-    expect(sentBefore(task(2), effectAfter(dispatched(), retry), pool, 12)?.data).toMatchObject({ attempt: 2 });
+    expect(sentBefore(task(2), effectAfter(dispatched(), retry), found())?.data).toMatchObject({ attempt: 2 });
   });
 
   it.each([
@@ -32,12 +53,12 @@ describe('a task whose event is lost', () => {
     ['a later attempt is', effectAfter(dispatched(), retry, dispatched(2))],
     ['the effect has an end', effectAfter(dispatched(), succeeded())],
   ])('is nothing new when %s', (_, effect) => {
-    expect(sentBefore(task(1), effect, pool, 12)).toBeNull();
-    if (effect?.status === 'succeeded') expect(sentBefore(task(2), effect, pool, 12)).toBeNull();
+    expect(sentBefore(task(1), effect, found())).toBeNull();
+    if (effect?.status === 'succeeded') expect(sentBefore(task(2), effect, found())).toBeNull();
   });
 
   it('of a version that did not name digest and scope is held to what it carries', () => {
-    const event = sentBefore(task(1, { digest: undefined, keyScope: undefined }), undefined, pool, 12);
+    const event = sentBefore(task(1, { digest: undefined, keyScope: undefined }), undefined, found());
     expect(event?.data).toMatchObject({ digest: digestOf({ amount: 5 }), keyScope: 'run' });
   });
 });
@@ -59,9 +80,31 @@ describe('what an effect has in the row of its key', () => {
   test('a success is stronger than a claim, and a claim than an end without effect', () => {
     expect(word(scoped, succeeded())).toEqual({ rank: 2, row: { status: 'succeeded', run, step, digest, result: { value: 1 }, evidence: receipt } });
     expect(word(scoped)).toEqual({ rank: 1, row: { status: 'claimed', run, step, digest } });
+    expect(word(held(1, 'irreversible', { keyScope: 'target' }))).toEqual({ rank: 1, row: { status: 'claimed', run, step, digest } });
     expect(word(scoped, retry)).toEqual({ rank: 1, row: { status: 'claimed', run, step, digest } });
     expect(word(scoped, failed)).toEqual({ rank: 0, row: { status: 'free' } });
   });
+});
+
+describe('what attempts under way have in the row of their tool', () => {
+  const handlers = (over: Partial<ToolContract>) => new EffectHandlers({ tool: () => contract('irreversible', over), agent: () => undefined, catchUp: () => Promise.resolve(), close: () => Promise.resolve() }, 'holdfast/ledger/second');
+  const rows = (over: Partial<ToolContract>, ...runs: (readonly [string, EffectEvent[]])[]) => {
+    let data: string | null = null;
+    for (const [id, events] of runs) {
+      const effect = effectAfter(...events);
+      for (const word of effect === undefined ? [] : handlers(over).shared(id, effect)) data = data === null ? word.data : (word.join?.(data) ?? data);
+    }
+    return data === null ? null : ToolHealth.parse(JSON.parse(data));
+  };
+  const { deadline } = (dispatched() as ReturnType<typeof EffectDispatched>).data;
+
+  it('is one place each, so that no more are sent at once than is declared', () => {
+    const health = rows({ concurrencyMax: 2 }, ['r1', [dispatched()]], ['r2', [dispatched()]], ['r3', [dispatched(), retry]], ['r4', [held()]]);
+    expect(health).toMatchObject({ limit: 2, failures: 0, openedAt: null, busy: { 'r1/1/1': deadline, 'r2/1/1': deadline } });
+    expect(health && gateOf(health, 'refund@1', now)).toMatchObject({ open: false, because: 'no_free_place' });
+  });
+
+  it('is nothing where places are not counted', () => expect(rows({}, ['r1', [dispatched()]])).toBeNull());
 });
 
 describe('a lane that changed hands', () => {

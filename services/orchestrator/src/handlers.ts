@@ -24,6 +24,7 @@ import {
   type EffectFailed,
   type EffectOutcomeUnknown,
   type EffectRejected,
+  type EffectRetryScheduled,
   type EffectSucceeded,
   type Evidence,
   type FinishRun,
@@ -40,10 +41,10 @@ import {
   type StartRun,
   type ToolContract,
 } from '@holdfast/protocol';
-import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
-import { ArgumentChecker } from './arguments.js';
+import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
-import { decide, grantedBefore } from './domain/decide.js';
+import { decide } from './domain/decide.js';
+import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { grantPages } from './history.js';
 
@@ -61,7 +62,7 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 @Injectable()
 export class RunHandlers {
   readonly #contracts: ContractBook;
-  readonly #arguments = new ArgumentChecker();
+  readonly #arguments = new SchemaChecker('input');
 
   constructor(contracts: ContractBook) {
     this.#contracts = contracts;
@@ -154,6 +155,11 @@ export class RunHandlers {
     this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'block', at: turn.now, step, attempt, cause, message });
   };
 
+  retried = (inbound: In<typeof EffectRetryScheduled>, turn: RunTurn): void => {
+    const { step, attempt, because } = inbound.data;
+    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'release', at: turn.now, step, attempt, because });
+  };
+
   /** A run's lane has a new holder: it gets its grant. */
   due = (stream: string, turn: RunTurn): void => {
     const run = turn.state(stream);
@@ -228,7 +234,7 @@ export class RunHandlers {
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, observed, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
@@ -236,11 +242,18 @@ export class RunHandlers {
     turn.record(
       stream,
       tenant,
-      IntentRejected({ ...refusal, ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}), ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
+      IntentRejected({
+        ...refusal,
+        ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}),
+        ...(settles === undefined ? {} : { settles: [...settles] }),
+        ...(bound === undefined ? {} : { bound }),
+        ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
+        ...(observed === undefined ? {} : { observed: [...observed] }),
+      }),
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
-    this.#tellEnds(stream, tenant, turn, settles ?? [], refusal.fence);
+    this.#tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
     const { token: _, ...told } = refusal;
     turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
   }
@@ -251,7 +264,7 @@ export class RunHandlers {
     if (!isRun(run) || run.lease === null) return;
     const { worker, fence } = run.lease;
     const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
-    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.settles ?? [], event.data.fence);
+    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.fence, event.data.settles ?? []);
     switch (event.type) {
       case 'RunAccepted':
       case 'LeaseGranted':
@@ -273,15 +286,15 @@ export class RunHandlers {
     }
   }
 
-  /** Ends that somebody else than the holder reported: the ledger's word on them is no news any more, so the holder hears of them here. */
-  #tellEnds(stream: string, tenant: string, turn: RunTurn, settles: readonly Settled[], reporter: number | undefined): void {
+  /** Ends that a former holder reported: the present one has not seen them, and the ledger's word on them will be no news. */
+  #tellEnds(stream: string, tenant: string, turn: RunTurn, reporter: number | undefined, settles: readonly Settled[]): void {
     const run = turn.state(stream);
-    if (run.status !== 'open' || run.lease === null || run.agent === null || reporter === run.lease.fence) return;
+    if (run.status !== 'open' || run.lease === null || reporter === run.lease.fence) return;
     const { worker, fence } = run.lease;
-    for (const { step, attempt } of settles) {
+    for (const { step } of settles) {
       const state = run.steps.get(step);
       if (state?.kind !== 'call' || state.outcome === null || state.outcome.status === 'unknown') continue;
-      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt, outcome: state.outcome }));
+      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt: state.attempt, outcome: state.outcome }));
     }
   }
 

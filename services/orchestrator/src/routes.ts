@@ -8,6 +8,7 @@ import {
   effectMessages,
   EffectOutcomeUnknown,
   EffectRejected,
+  EffectRetryScheduled,
   EffectSucceeded,
   FinishRun,
   intentMessages,
@@ -47,6 +48,7 @@ export const routes = (handle: RunHandlers) => [
   on(topics.effectEvents, EffectFailed, handle.failed),
   on(topics.effectEvents, EffectConflicted, handle.conflicted),
   on(topics.effectEvents, EffectOutcomeUnknown, handle.unknown),
+  on(topics.effectEvents, EffectRetryScheduled, handle.retried),
 ];
 
 /** Both name the offset of the message on `agent.intents` that they answer. */

@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { laneStream, ReportSteps, RunGranted, type Json, type Message } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn } from '@holdfast/runtime';
-import { grantedBefore } from '../src/domain/decide.js';
+import { grantedBefore } from '../src/domain/granted-before.js';
 import { evolve, absent, type Run, type RunEvent } from '../src/domain/run.js';
 import { RunHandlers } from '../src/handlers.js';
 import { orchestrator } from '../src/routes.js';

@@ -1,6 +1,6 @@
 import { readFile, rm } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, startStack, type ManagedProcess, type ServiceSpec, type Stack } from '@holdfast/deploy';
+import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, SERVICES, startStack, type ManagedProcess, type ServiceName, type ServiceSpec, type Stack } from '@holdfast/deploy';
 import { decodeHeaders, topics, type Envelope, type Json } from '@holdfast/protocol';
 import { ensureTopics, laneOf, tail, type Tail } from '@holdfast/runtime/kafka';
 import { exactTypes, type LogRecord } from '@holdfast/runtime';
@@ -8,8 +8,7 @@ import { Kafka, logLevel, Partitioners, type Admin, type Producer } from 'kafkaj
 import pg from 'pg';
 import { eventually } from './eventually.js';
 
-export type ServiceName = 'orchestrator' | 'ledger';
-export const SERVICES: readonly ServiceName[] = ['orchestrator', 'ledger'];
+export { SERVICES, type ServiceName };
 export const STACK_LIMIT_MS = 120_000;
 
 /** Built, not source: services run in processes of their own. */
@@ -44,7 +43,7 @@ export interface Place {
   readonly offset: number;
 }
 
-const WATCHED = [topics.runEvents, topics.effectEvents, topics.deadLetters];
+const WATCHED = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.deadLetters];
 
 /** A stack of its own for one file of tests, with what tests ask of it. */
 export class TestStack {

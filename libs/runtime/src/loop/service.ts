@@ -115,6 +115,8 @@ export interface SharedWord {
   readonly key: string;
   readonly data: string;
   readonly rank: number;
+  /** Where words of one rank add up: this one together with the data of those before. Absent: the first one stays. */
+  readonly join?: (before: string) => string;
 }
 
 /** A message that the service sent on another topic, read back. */

@@ -1,4 +1,4 @@
-export { CONTRACTS, SERVICE, SOURCE, type RunServiceOptions } from './open-service.js';
+export { BROKERS, CONTRACTS, LOG, SERVICE, SOURCE, type RunServiceOptions, type ServiceLog } from './open-service.js';
 export { runService, startService } from './run-service.js';
 export { rebuildService } from './rebuild-service.js';
 export { databaseUrl, readSettings, ServiceSettings } from './settings.js';

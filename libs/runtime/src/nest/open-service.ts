@@ -17,27 +17,34 @@ import { LoopTransport } from './transport.js';
 export const CONTRACTS = Symbol('contracts');
 /** The service's own `ce_source`. */
 export const SOURCE = Symbol('source');
+/** Addresses of the brokers: `readonly string[]`. */
+export const BROKERS = Symbol('brokers');
+/** The process's own log: a `ServiceLog`. */
+export const LOG = Symbol('log');
+export type ServiceLog = Pick<Logger, 'info' | 'warn' | 'error'>;
 /** What the loop runs: a provider of type `Service`. */
 export const SERVICE = Symbol('service');
 
 export interface RunServiceOptions {
   readonly name: string;
-  /** Provides `SERVICE`; its providers may inject `CONTRACTS` and `SOURCE`. */
+  /** Provides `SERVICE`; its providers may inject the other tokens. What works besides the loop starts with the application, which a rebuild never starts. */
   readonly module: new () => object;
   readonly migrations?: readonly (new () => MigrationInterface)[];
 }
 
 @Module({})
 class PlatformModule {
-  static with(contracts: ContractBook, source: string): DynamicModule {
+  static with(contracts: ContractBook, source: string, brokers: readonly string[], log: ServiceLog): DynamicModule {
     return {
       module: PlatformModule,
       global: true,
       providers: [
         { provide: CONTRACTS, useValue: contracts },
         { provide: SOURCE, useValue: source },
+        { provide: BROKERS, useValue: brokers },
+        { provide: LOG, useValue: log },
       ],
-      exports: [CONTRACTS, SOURCE],
+      exports: [CONTRACTS, SOURCE, BROKERS, LOG],
     };
   }
 }
@@ -83,7 +90,7 @@ export async function openService<State, Event extends Message, OwnStore extends
   });
   const transport = new LoopTransport();
   const app = await NestFactory.createMicroservice(
-    { module: class ServiceModule {}, imports: [PlatformModule.with(contracts, serviceSource(options.name, await store.incarnation())), options.module] },
+    { module: class ServiceModule {}, imports: [PlatformModule.with(contracts, serviceSource(options.name, await store.incarnation()), brokers, log), options.module] },
     { strategy: transport, logger: ['error', 'warn'], abortOnError: false },
   );
   return {

@@ -9,6 +9,9 @@ import { answeredByLetter, foldOwnTopic, noteAnswer, ownSource, type FoldedLane 
 import { placeInputs, type Missing } from './inputs.js';
 import { RebuildProblem, type RebuildLog, type RebuildStore } from './ports.js';
 
+/** What a row that spans lanes has so far; its data only where more may add to it. */
+type Word = { readonly rank: number; readonly data: string | null };
+
 const ROWS_PER_READ = 1000;
 const STREAMS_PER_READ = 500;
 
@@ -79,8 +82,8 @@ class Rebuild<State, Event extends Message> {
     await this.#fold();
     await this.#publishLost(source);
     await this.#readLetters();
-    await this.#viewStreams();
     await this.#readSent();
+    await this.#viewStreams();
     const missing = await this.#position();
     await this.#reopen();
     const incarnation = random.uuid();
@@ -173,7 +176,7 @@ class Rebuild<State, Event extends Message> {
     await store.clearViews();
     this.#open = [];
     this.#streams = 0;
-    const ranks = new Map<string, number>();
+    const words = new Map<string, Word>();
     let after = '';
     for (;;) {
       this.#checkStop();
@@ -183,7 +186,7 @@ class Rebuild<State, Event extends Message> {
       const agenda: (AgendaEntry & { lane: number })[] = [];
       const shared = new Map<string, SharedWrite>();
       for (const [stream, rows] of await store.loadStreams(service.ownTopic, names)) {
-        this.#view(stream, rows, agenda, shared, ranks);
+        this.#view(stream, rows, agenda, shared, words);
       }
       await store.addViews(agenda, [...shared.values()]);
       this.#streams += names.length;
@@ -192,19 +195,23 @@ class Rebuild<State, Event extends Message> {
     }
   }
 
-  #view(stream: string, rows: readonly JournalRow[], agenda: (AgendaEntry & { lane: number })[], shared: Map<string, SharedWrite>, ranks: Map<string, number>): void {
-    const { service } = this.#options;
+  #view(stream: string, rows: readonly JournalRow[], agenda: (AgendaEntry & { lane: number })[], shared: Map<string, SharedWrite>, words: Map<string, Word>): void {
+    const { service, clock } = this.#options;
     const lane = rows[0]?.lane;
     if (lane === undefined) return;
     const { state } = foldRows(service, rows);
     const entry = service.agenda(state, stream);
     if (entry.open) {
-      agenda.push({ stream, lane, ...entry });
+      // A look that was asked for besides (`wake`) went with the database: everything that is due some time is looked at once.
+      agenda.push({ stream, lane, ...entry, dueAt: entry.dueAt === null ? null : Math.min(entry.dueAt, clock.now()) });
       this.#open.push({ stream, lane });
     }
-    for (const { key, data, rank } of this.#rules.shared?.(stream, state) ?? []) {
-      if (rank <= (ranks.get(key) ?? -1)) continue;
-      ranks.set(key, rank);
+    for (const word of this.#rules.shared?.(stream, state) ?? []) {
+      const { key, rank, join } = word;
+      const before = words.get(key);
+      if (before !== undefined && (rank < before.rank || (rank === before.rank && join === undefined))) continue;
+      const data = join !== undefined && before?.rank === rank && before.data !== null ? join(before.data) : word.data;
+      words.set(key, { rank, data: join === undefined ? null : data });
       shared.set(key, { key, data });
     }
   }

@@ -13,8 +13,12 @@ export const SENT = 'said.default';
 /** A service whose streams are counters, with all that a rebuild can be told. */
 export const service = (): Service<Counter, CounterEvent> => ({
   ...counter(),
+  agenda: ({ open, tag }) => ({ open, tag, dueAt: tag === 'timed' ? NOW + 60_000 : null }),
   rebuild: {
-    shared: (stream, { n }) => [{ key: 'most', data: stream, rank: n }],
+    shared: (stream, { n }) => [
+      { key: 'most', data: stream, rank: n },
+      { key: 'all', data: String(n), rank: 0, join: (before) => String(Number(before) + n) },
+    ],
     answers: { Closed: (data) => {
       const { offset } = data as { offset?: number };
       return offset === undefined ? null : { topic: 'wishes', offset };

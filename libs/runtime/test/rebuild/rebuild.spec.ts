@@ -36,7 +36,15 @@ describe('a new database', () => {
     topics.event(0, 'c', Closed({}), 5);
     await rebuild(topics, database);
     expect([...database.agenda.values()].map(({ stream, lane, open, tag }) => ({ stream, lane, open, tag }))).toEqual([{ stream: 'a', lane: 0, open: true, tag: 't' }]);
-    expect(Object.fromEntries(database.shared)).toEqual({ most: 'b' });
+    expect(Object.fromEntries(database.shared)).toEqual({ most: 'b', all: '7' });
+  });
+
+  test('looks at once at what is due some time, since a look that was asked for besides is lost', async () => {
+    const database = new Database();
+    const topics = written();
+    topics.event(0, 'timed', Opened({ tag: 'timed' }), 5);
+    await rebuild(topics, database);
+    expect([...database.agenda.values()].map(({ stream, dueAt }) => ({ stream, dueAt }))).toEqual([{ stream: 'a', dueAt: null }, { stream: 'timed', dueAt: NOW }]);
   });
 
   test('publishes nothing of what it took, and numbers on above all that was ever given out', async () => {
@@ -85,6 +93,8 @@ describe('a new database', () => {
     const database = new Database();
     expect(await rebuild(topics, database)).toMatchObject({ recovered: 1 });
     expect(told(database)).toContain('0 a 3 Added');
+    // Rows that span lanes are made when all is known.
+    expect(database.shared.get('all')).toBe('8');
     const recovered = database.rows.find(({ version, stream }) => stream === 'a' && version === 3);
     expect(at(database, 0)?.published).toBeLessThan(recovered?.seq ?? 0);
   });

@@ -9,6 +9,10 @@ import { valueOf, type ClientArtifacts } from './outcome.js';
 export interface CallOptions {
   /** The step is recorded with other arguments: `refuse` (default), or `adopt` what is recorded. */
   readonly onConflict?: 'refuse' | 'adopt' | undefined;
+  /** The failed step whose arguments this call mends: one whose `failure.repairable` is true, once. */
+  readonly repairs?: string | undefined;
+  /** The failed step for which this call takes over: one whose `failure.fallback` names this tool. Its result is marked degraded. */
+  readonly fallbackFor?: string | undefined;
 }
 
 export interface AttachedRunOptions {
@@ -50,19 +54,22 @@ export class AttachedRun {
 
   /**
    * Calls a tool at a step, `1`, `2` … The same step again fires nothing and gives the recorded
-   * outcome. While the outcome is unknown the promise stays pending.
+   * outcome. While the outcome is unknown the promise stays pending. Nothing is mended or taken over
+   * by itself, since steps are the client's to name: what `EffectFailed.failure` offers it calls as a
+   * step of its own, with `repairs` or `fallbackFor`.
    * @throws EffectRejected, EffectFailed how it ended
    * @throws IntentRefusedError with reason `operation_conflict` when the step is recorded with another tool, or other arguments and `onConflict` is `refuse`
    * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
    */
   call<Input extends z.ZodType, Output extends z.ZodType>(step: string, tool: ToolReference<Input, Output>, args: z.input<Input>, options?: CallOptions): Promise<z.output<Output>>;
   call(step: string, tool: string, args: Json, options?: CallOptions): Promise<Json>;
-  async call(step: string, called: ToolReference | string, args: unknown, { onConflict = 'refuse' }: CallOptions = {}): Promise<never> {
+  async call(step: string, called: ToolReference | string, args: unknown, options: CallOptions = {}): Promise<never> {
+    const { onConflict = 'refuse' } = options;
     const at = parsedStep(step);
     const tool = this.#tool(called);
     const known = this.#calls.get(at);
     if (known === undefined || !this.#stands(known, tool, args, onConflict)) {
-      const intent = this.#intent(at, tool, args, onConflict);
+      const intent = this.#intent(at, tool, args, options);
       await this.#ask(intent, `CallTool ${at}`, () => this.#stands(this.#calls.get(at), tool, args, onConflict));
     }
     await this.#until(() => isEnd(this.#outcomes.get(at)));
@@ -152,14 +159,23 @@ export class AttachedRun {
     return onConflict === 'adopt' || (known.tool.version === tool.version && equalsJson(args, known.args));
   }
 
-  #intent(step: Step, tool: ToolReference, args: unknown, onConflict: 'refuse' | 'adopt'): () => Promise<void> {
+  #intent(step: Step, tool: ToolReference, args: unknown, { onConflict = 'refuse', repairs, fallbackFor }: CallOptions): () => Promise<void> {
     const what = `the arguments of ${tool.name}@${tool.version}`;
     const { value, bytes } = toJson(args, what);
     if (bytes > INLINE_BYTES_MAX) throw new ValueTooLarge(what, bytes, INLINE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
     const checked = tool.input.safeParse(value);
     if (!checked.success) throw new InvalidArguments(`${what}: ${describeIssues(checked.error)}`);
     const target = tool.targetOf(checked.data);
-    const intent = CallTool({ step, tool: { name: tool.name, version: tool.version }, args: value, fire: 'granted', onConflict, ...(target === undefined ? {} : { target }) });
+    const intent = CallTool({
+      step,
+      tool: { name: tool.name, version: tool.version },
+      args: value,
+      fire: 'granted',
+      onConflict,
+      ...(target === undefined ? {} : { target }),
+      ...(repairs === undefined ? {} : { repairs: parsedStep(repairs) }),
+      ...(fallbackFor === undefined ? {} : { fallbackFor: parsedStep(fallbackFor) }),
+    });
     return () => this.#options.publish(intent);
   }
 

@@ -1,7 +1,10 @@
-import { DEFAULT_POOL, DEFAULT_RETRY, describeIssues, ToolContract, type EffectClass, type Fence, type Json, type OperationKey, type Pool, type RetryPolicy, type RunId, type Step } from '@holdfast/protocol';
-import { z } from 'zod';
+import { DEFAULT_POOL, type EffectClass, type FailureClass, type Fence, type Json, type OperationKey, type Pool, type Recovery, type RetryPolicy, type RunId, type Step, type ToolContract } from '@holdfast/protocol';
+import type { z } from 'zod';
 import { InvalidDefinition } from '../errors.js';
+import type { Accepted } from './accepted.js';
+import { contractOf } from './contract.js';
 import type { JsonSchema } from './json.js';
+import type { Probe } from './probe.js';
 
 /** What a tool gets besides its arguments: to pass on to the system that it calls. */
 export interface ToolContext {
@@ -15,24 +18,23 @@ export interface ToolContext {
   readonly deadline: number;
   /** Aborts at the deadline, and when the worker stops. */
   readonly signal: AbortSignal;
-  /** Shows that a long attempt is alive. */
+  /** Shows that a long attempt is alive; where the contract says `heartbeat`, more often than that. */
   heartbeat(progress?: Json): void;
   readonly run: RunId;
   readonly step: Step;
-}
-
-/** Asks the tool's system of record, by operation key, what became of an attempt. */
-export interface Probe<Args> {
-  /** True when asking voids earlier attempts at the target, so that "not applied" is final. */
-  readonly sealing: boolean;
-  /** What it may answer comes with reconciliation; until then it is declared and not asked. */
-  ask(args: Args, context: ToolContext): Promise<unknown>;
 }
 
 /** The tool that answers an effect of this one, when a run is rolled back. Declared; carried out by the compensation service. */
 export interface Compensation<Args, Result> {
   readonly tool: ToolReference;
   args(args: Args, result: Result): Json;
+}
+
+/** Another tool that takes over when this one's attempts are spent. Its result is the call's, and is marked degraded. */
+export interface Fallback<Args = unknown, Result = unknown> {
+  readonly tool: ToolReference<z.ZodType, z.ZodType<Result>>;
+  /** Its arguments. Default: the same. Must depend on these alone, since a replay asks again. */
+  args?(args: Args): Json;
 }
 
 /** As much of a tool as calling it needs; the tool itself may live in another worker. */
@@ -44,6 +46,7 @@ export interface ToolReference<Input extends z.ZodType = z.ZodType, Output exten
   readonly keyScope: 'run' | 'target';
   readonly input: Input;
   readonly output: Output;
+  readonly fallback: Fallback<z.output<Input>, z.output<Output>> | null;
   /** The thing in the world that a call is about; part of the operation key. */
   targetOf(args: z.output<Input>): string | undefined;
 }
@@ -56,8 +59,11 @@ export interface ToolDefinition<Input extends z.ZodType = z.ZodType, Output exte
   readonly settleDelayMs: number | null;
   readonly owner: string | null;
   readonly material: readonly string[] | undefined;
-  execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output>> | z.input<Output>;
-  readonly probe: Probe<z.output<Input>> | null;
+  readonly heartbeatMs: number | undefined;
+  readonly concurrencyMax: number | undefined;
+  readonly targetRemembersKeysForMs: number | undefined;
+  execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output> | Accepted> | z.input<Output> | Accepted;
+  readonly probe: Probe<z.output<Input>, z.input<Output>> | null;
   readonly compensate: Compensation<z.output<Input>, z.output<Output>> | null;
   /** What is published on the topic `contracts`. */
   contract(pool: Pool): ToolContract;
@@ -70,6 +76,8 @@ interface ReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> {
   readonly effect: EffectClass;
   readonly input: Input & JsonSchema<Input>;
   readonly output: Output & JsonSchema<Output>;
+  /** The contract's fallback; on a reference it says how this agent calls it, and must name the same tool. */
+  readonly fallback?: Fallback<z.output<Input>, z.output<Output>> | undefined;
 }
 
 /** `target` keys need a target; with `run` keys (the default) it is part of the key where given. */
@@ -77,25 +85,63 @@ type Keyed<Input extends z.ZodType> =
   | { readonly keyScope?: 'run' | undefined; readonly target?: ((args: z.output<Input>) => string) | undefined }
   | { readonly keyScope: 'target'; readonly target: (args: z.output<Input>) => string };
 
-interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> {
-  /** Default: 5 attempts, from 200 ms on, doubling, 30 s at most. The ledger alone retries. */
+/** What happens to a case that grows old, in milliseconds since it was opened. It is never closed by that. */
+export interface Ageing {
+  /** The owner is reminded then, and after each further such time. */
+  readonly remindAfter?: number | undefined;
+  readonly escalateAfter?: number | undefined;
+  /** Whom an escalated case is brought to. */
+  readonly escalateTo?: string | undefined;
+  /** Role that a verdict needs. Default `operator`. */
+  readonly verdictRole?: string | undefined;
+}
+
+/** When the ledger sends a target that fails no more than a trickle. */
+export interface Breaker {
+  /** Failures in a row that open the circuit. Default 5. */
+  readonly failures?: number | undefined;
+  /** Pause before the first trial, milliseconds; doubles with each that fails. Default 1000. */
+  readonly initial?: number | undefined;
+  /** The longest pause, milliseconds. Default 60,000. */
+  readonly max?: number | undefined;
+}
+
+/** What a tool says of itself besides its schemas: its part of the recovery contract. Times in milliseconds. */
+export interface ContractSpec {
+  /** Default: 5 attempts, from 200 ms on, doubling, 30 s at most, however long that takes (`elapsedMaxMs`). The ledger alone retries. */
   readonly retry?: Partial<RetryPolicy> | undefined;
-  /** How long one attempt may take, milliseconds. Default 30,000. */
+  /** How long one attempt may take. Default 30,000. */
   readonly timeout?: number | undefined;
-  /** How long a dispatched task may wait for a host before it must not fire any more, milliseconds. Default 60,000. */
+  /** How long a dispatched task may wait for a host before it must not fire any more. Default 60,000. */
   readonly queueTimeout?: number | undefined;
-  /** Bound on how long after its last check a sent request can still take effect, milliseconds. Default null: none known. */
+  /** Bound on how long after its last check a sent request can still take effect, replicas that are read back included. Default null: none known. */
   readonly settleDelay?: number | null | undefined;
   /** Members of the arguments that the digest covers. Default: all. */
   readonly material?: readonly string[] | undefined;
   /** Who settles its unknowns when no probe can. */
   readonly owner?: string | null | undefined;
+  readonly ageing?: Ageing | undefined;
+  /** An attempt that shows no life (`context.heartbeat`) for longer than this is treated as lost. Default: only its deadline counts. */
+  readonly heartbeat?: number | undefined;
+  /** How long the target remembers an operation key: no automatic retry goes beyond it. Default: for ever. */
+  readonly targetRemembersKeysFor?: number | undefined;
+  /** How many attempts may be under way at once, over all runs and workers. Default: as many as come. */
+  readonly concurrency?: number | undefined;
+  readonly breaker?: Breaker | undefined;
+  /** How long an effect may wait for a closed circuit or a free place before it fails, unfired. Default 600,000. */
+  readonly hold?: number | undefined;
+  /** What follows from a failure, where it isn't the default for its class. Nothing makes an irreversible effect fire again without evidence. */
+  readonly recovery?: Readonly<Partial<Record<FailureClass, Recovery>>> | undefined;
+}
+
+interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> extends ContractSpec {
   /**
-   * Does the work. Throws `Rejected`, `Failed` or `MayHaveApplied` to say what became of it; any
-   * other throw is an unknown outcome of an irreversible tool, and a transient failure of the others.
+   * Does the work. Throws `Rejected`, `Failed`, `MayHaveApplied`, `AlreadyDone` or `PartlyApplied` to
+   * say what became of it, and returns `accepted(…)` where the target has no end yet; any other throw
+   * is an unknown outcome of an irreversible tool, and a transient failure of the others.
    */
-  execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output>> | z.input<Output>;
-  readonly probe?: Probe<z.output<Input>> | undefined;
+  execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output> | Accepted> | z.input<Output> | Accepted;
+  readonly probe?: Probe<z.output<Input>, z.input<Output>> | undefined;
   readonly compensate?: Compensation<z.output<Input>, z.output<Output>> | undefined;
 }
 
@@ -108,7 +154,7 @@ export type ToolSpec<Input extends z.ZodType, Output extends z.ZodType> = ToolRe
  */
 export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolReferenceSpec<Input, Output>): ToolReference<Input, Output> {
   const reference = referenceOf<Input, Output>(spec);
-  checked(spec, contractOf(reference, {}, DEFAULT_POOL));
+  contractOf(reference, {}, null, DEFAULT_POOL);
   return reference;
 }
 
@@ -118,7 +164,7 @@ export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spe
  */
 export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolSpec<Input, Output>): ToolDefinition<Input, Output> {
   const reference = referenceOf<Input, Output>(spec);
-  const declared = checked(spec, contractOf(reference, spec, DEFAULT_POOL));
+  const declared = contractOf(reference, spec, spec.probe ?? null, DEFAULT_POOL);
   return {
     ...reference,
     retry: declared.retry,
@@ -127,6 +173,9 @@ export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(sp
     settleDelayMs: declared.settleDelayMs,
     owner: declared.owner,
     material: declared.material,
+    heartbeatMs: declared.heartbeatMs,
+    concurrencyMax: declared.concurrencyMax,
+    targetRemembersKeysForMs: declared.targetRemembersKeysForMs,
     execute: (args, context) => spec.execute(args, context),
     probe: spec.probe ?? null,
     compensate: spec.compensate ?? null,
@@ -147,38 +196,7 @@ function referenceOf<Input extends z.ZodType, Output extends z.ZodType>(spec: To
     keyScope: spec.keyScope ?? 'run',
     input: spec.input,
     output: spec.output,
+    fallback: spec.fallback ?? null,
     targetOf: (args) => target?.(args),
   };
-}
-
-function contractOf(tool: ToolReference, spec: Partial<HostSpec<z.ZodType, z.ZodType>>, pool: Pool): unknown {
-  return {
-    name: tool.name,
-    version: tool.version,
-    pool,
-    effect: tool.effect,
-    keyScope: tool.keyScope,
-    input: jsonSchema(tool, 'input'),
-    output: jsonSchema(tool, 'output'),
-    ...(spec.material === undefined ? {} : { material: [...spec.material] }),
-    retry: { ...DEFAULT_RETRY, ...spec.retry },
-    timeoutMs: spec.timeout ?? 30_000,
-    queueMs: spec.queueTimeout ?? 60_000,
-    settleDelayMs: spec.settleDelay ?? null,
-    probe: spec.probe === undefined ? null : { sealing: spec.probe.sealing },
-    owner: spec.owner ?? null,
-  };
-}
-
-/** The input as callers write it, the output as callers read it. What JSON Schema can't say is left open. */
-function jsonSchema(tool: ToolReference, side: 'input' | 'output'): Json {
-  const schema = side === 'input' ? tool.input : tool.output;
-  if (typeof schema?.safeParse !== 'function') throw new InvalidDefinition(`tool ${tool.name}@${tool.version}: ${side} is no zod schema`);
-  return JSON.parse(JSON.stringify(z.toJSONSchema(schema, { io: side, unrepresentable: 'any' }))) as Json;
-}
-
-function checked(spec: { readonly name: string; readonly version: string }, contract: unknown): ToolContract {
-  const parsed = ToolContract.safeParse(contract);
-  if (!parsed.success) throw new InvalidDefinition(`tool ${spec.name}@${spec.version}: ${describeIssues(parsed.error)}`);
-  return parsed.data;
 }

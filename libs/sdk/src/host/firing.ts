@@ -1,12 +1,14 @@
 import { unreachable } from '@holdfast/kernel';
-import { describeIssues, Failure as FailureSchema, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant } from '@holdfast/protocol';
+import { describeIssues, Failure as FailureSchema, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant, type UnknownCause } from '@holdfast/protocol';
 import type { Clock } from '@holdfast/runtime';
 import type { z } from 'zod';
+import { Accepted } from '../define/accepted.js';
 import { toJson } from '../define/json.js';
 import type { ToolContext, ToolDefinition } from '../define/tool.js';
-import { clipped, Failed, MayHaveApplied, messageOf, Rejected } from '../errors.js';
+import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
 import type { ArtifactPort } from './port.js';
-import { keepResult } from './stored.js';
+import { judge, parse } from './result.js';
+import { keepResult, resultJson } from './stored.js';
 
 /** One attempt, ready to be fired. */
 export interface Shot {
@@ -31,7 +33,11 @@ export interface FiringParts {
 
 type Ended = { readonly threw: false; readonly result: unknown } | { readonly threw: true; readonly error: unknown };
 
+/** What is proved of a part travels beside the arguments, in one message. */
+const PROVED_BYTES_MAX = 16 * 1024;
 const HEARTBEAT_EVERY_MS = 1000;
+/** Of what its contract allows, an attempt shows life so many times. */
+const BEATS_IN_TIME = 3;
 
 /**
  * A tool's own word that the attempt failed, by class: may the effect have been applied all the
@@ -67,7 +73,7 @@ export class Firing {
   /**
    * Fires one attempt. `check` is asked last thing before the call: whatever it returns ends the
    * attempt unfired. Arguments are judged before that, and invalid ones fire nothing. `late` gets
-   * the end of a call that outlived its time-out, unless that end is unknown.
+   * the end of a call that outlived its time-out, unless that end says nothing new.
    * Never rejects.
    */
   async fire<Stop extends string = never>(shot: Shot, check: () => Outcome | Stop | undefined, late?: (outcome: Outcome) => void): Promise<Outcome | Stop> {
@@ -76,11 +82,11 @@ export class Firing {
       const parsed = parse(shot.tool.input, shot.args);
       input = parsed instanceof Promise ? await parsed : parsed;
     } catch (error) {
-      return this.#invalidRequest(shot, messageOf(error));
+      return check() ?? this.#invalidRequest(shot, messageOf(error));
     }
-    if (!input.success) return this.#invalidRequest(shot, describeIssues(input.error));
     const stop = check();
-    return stop ?? this.#call(shot, input.data, late);
+    if (stop !== undefined) return stop;
+    return input.success ? this.#call(shot, input.data, late) : this.#invalidRequest(shot, describeIssues(input.error));
   }
 
   /** Tells every tool that listens that its worker won't wait for it any longer. */
@@ -102,8 +108,10 @@ export class Firing {
         cancelTimeout(); // Keeping the result is not the tool's time.
         this.#listening.delete(context);
         if (!over) resolve(this.#outcome(shot, ended));
-        else if (late !== undefined) void this.#outcome(shot, ended).then((outcome) => outcome.status !== 'unknown' && late(outcome));
+        else if (late !== undefined) void this.#outcome(shot, ended).then((outcome) => saysSomething(outcome) && late(outcome));
       };
+      // So that an attempt whose host dies at once is missed in time.
+      if (shot.tool.heartbeatMs !== undefined) shot.heartbeat(undefined);
       callOnce(shot.tool, args, context).then(
         (result) => end({ threw: false, result }),
         (error: unknown) => end({ threw: true, error }),
@@ -129,9 +137,12 @@ export class Firing {
   #thrown(effect: EffectClass, error: unknown): Outcome {
     const at = this.#parts.clock.now();
     if (error instanceof Rejected) return { status: 'rejected', reason: clipped(error.reason), evidence: { kind: 'receipt', at } };
+    if (error instanceof PartlyApplied) return this.#partly(effect, error);
     if (error instanceof Failed) {
       const failure = sound(error.failure);
-      if (effect === 'irreversible' && LEAVES_DOUBT[failure.class] && failure.notApplied !== true) return mayHaveApplied(`${failure.class}: ${failure.message}`);
+      if (effect === 'irreversible' && LEAVES_DOUBT[failure.class] && failure.notApplied !== true) {
+        return unknown(failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', `${failure.class}: ${failure.message}`);
+      }
       return { status: 'failed', failure, evidence: { kind: 'receipt', at } };
     }
     switch (effect) {
@@ -146,22 +157,28 @@ export class Firing {
     }
   }
 
-  /** The call returned, so the effect has happened: no fault of its result may lead to another call of an effect. */
-  async #returned({ tool, effect, tenant, run }: Shot, result: unknown): Promise<Outcome> {
-    const keeper = { artifacts: this.#parts.artifacts, tenant, run };
-    const evidence = { kind: 'receipt', at: this.#parts.clock.now() } as const;
-    let fault: string;
+  #partly(effect: EffectClass, error: PartlyApplied): Outcome {
+    if (effect === 'pure') return this.#failed({ class: 'partial_effect', message: messageOf(error) }); // A read applies nothing, in part neither.
     try {
-      const parsed = parse(tool.output, result);
-      const output = parsed instanceof Promise ? await parsed : parsed;
-      if (output.success) return { status: 'succeeded', result: await keepResult(output.data, keeper), evidence };
-      fault = describeIssues(output.error);
-    } catch (error) {
-      fault = messageOf(error);
+      const { value, bytes } = resultJson(error.proved);
+      if (bytes <= PROVED_BYTES_MAX) return { ...unknown('partial_effect', messageOf(error)), proved: value };
+      return unknown('partial_effect', `${messageOf(error)} (what is proved has ${bytes} bytes of JSON, at most ${PROVED_BYTES_MAX} are kept)`);
+    } catch (fault) {
+      return unknown('partial_effect', `${messageOf(error)} (what is proved can't be kept: ${messageOf(fault)})`);
     }
-    const message = `the result does not fit the output schema of ${tool.name}@${tool.version}: ${fault}`;
-    if (effect === 'pure') return this.#failed({ class: 'invalid_output', message: clipped(message) });
-    return { status: 'succeeded', result: await keepResult(result, keeper), evidence: { ...evidence, note: clipped(message, 2000) } };
+  }
+
+  /** The call returned, so the effect has happened, or has been taken on: no fault of its result may lead to another call of an effect. */
+  async #returned({ tool, effect, tenant, run }: Shot, result: unknown): Promise<Outcome> {
+    const evidence = { kind: 'receipt', at: this.#parts.clock.now() } as const;
+    if (result instanceof Accepted) {
+      if (effect === 'pure') return this.#failed({ class: 'invalid_output', message: `${tool.name}@${tool.version} is pure and answered accepted("${result.operationId}"): a read has no end to come` });
+      return { ...unknown('accepted', `the target works on it as ${result.operationId}`), operationId: result.operationId };
+    }
+    const { value, fault } = await judge(tool, result);
+    if (fault !== null && effect === 'pure') return this.#failed({ class: 'invalid_output', message: clipped(fault) });
+    const stored = await keepResult(value, { artifacts: this.#parts.artifacts, tenant, run });
+    return { status: 'succeeded', result: stored, evidence: fault === null ? evidence : { ...evidence, note: clipped(fault, 2000) } };
   }
 
   #invalidRequest({ tool }: Shot, fault: string): Outcome {
@@ -174,28 +191,26 @@ export class Firing {
 }
 
 /** A failure as every reader accepts it: a report that its schema refuses would be an end that nobody hears of. */
-function sound(failure: Failure): Failure {
-  const { retryAfterMs, ...rest } = failure;
-  const whole = retryAfterMs === undefined || !Number.isFinite(retryAfterMs) ? {} : { retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) };
-  const parsed = FailureSchema.safeParse({ ...rest, ...whole });
-  return parsed.success ? parsed.data : { class: 'transient', message: clipped(`${String(failure.message)} (${describeIssues(parsed.error)})`) };
+function sound({ class: failureClass, message, retryAfterMs, notApplied }: Failure): Failure {
+  const parsed = FailureSchema.safeParse({
+    class: failureClass,
+    message,
+    ...(retryAfterMs === undefined || !Number.isFinite(retryAfterMs) ? {} : { retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }),
+    ...(notApplied === undefined ? {} : { notApplied }),
+  });
+  return parsed.success ? parsed.data : { class: 'transient', message: clipped(`${String(message)} (${describeIssues(parsed.error)})`) };
 }
 
-const mayHaveApplied = (message: string): Outcome => ({ status: 'unknown', cause: 'may_have_applied', message: clipped(message) });
+type Unknown = Extract<Outcome, { status: 'unknown' }>;
+const unknown = (cause: UnknownCause, message: string): Unknown => ({ status: 'unknown', cause, message: clipped(message) });
+const mayHaveApplied = (message: string): Outcome => unknown('may_have_applied', message);
+
+/** That an attempt has timed out is known; what it has left behind is not. */
+const saysSomething = (outcome: Outcome): boolean => outcome.status !== 'unknown' || outcome.operationId !== undefined || outcome.proved !== undefined;
 
 /** The one place where a tool's code is called. */
 async function callOnce(tool: ToolDefinition, args: unknown, context: ToolContext): Promise<unknown> {
   return await tool.execute(args, context);
-}
-
-/** Schemas with asynchronous parts are the exception; all others cost no turn of the loop. */
-function parse(schema: z.ZodType, value: unknown): z.ZodSafeParseResult<unknown> | Promise<z.ZodSafeParseResult<unknown>> {
-  try {
-    return schema.safeParse(value);
-  } catch (error) {
-    if (typeof error === 'object' && error !== null && error.constructor.name === '$ZodAsyncError') return schema.safeParseAsync(value);
-    throw error;
-  }
 }
 
 /** What the tool is given. The signal is made when the tool first asks for it: most never do. */
@@ -211,6 +226,7 @@ class AttemptContext implements ToolContext {
   readonly #listening: Set<AttemptContext>;
   #controller: AbortController | undefined;
   #aborted: string | undefined;
+  readonly #beatEveryMs: number;
   #shownAt = -Infinity;
 
   constructor(shot: Shot, clock: Clock, listening: Set<AttemptContext>) {
@@ -223,6 +239,7 @@ class AttemptContext implements ToolContext {
     this.#shot = shot;
     this.#clock = clock;
     this.#listening = listening;
+    this.#beatEveryMs = Math.min(HEARTBEAT_EVERY_MS, (shot.tool.heartbeatMs ?? Infinity) / BEATS_IN_TIME);
     this.heartbeat = this.heartbeat.bind(this);
   }
 
@@ -240,10 +257,10 @@ class AttemptContext implements ToolContext {
     this.#controller?.abort(new Error(because));
   }
 
-  /** At most one a second is sent; those between say nothing new. */
+  /** At most one a second is sent, or as many as the contract needs; those between say nothing new. */
   heartbeat(progress?: Json): void {
     const now = this.#clock.now();
-    if (now - this.#shownAt < HEARTBEAT_EVERY_MS) return;
+    if (now - this.#shownAt < this.#beatEveryMs) return;
     this.#shownAt = now;
     this.#shot.heartbeat(progress === undefined ? undefined : toJson(progress, 'the progress of a heartbeat').value);
   }

@@ -1,5 +1,5 @@
 export type { WorkerLog } from './log.js';
 export { WorkerStopped } from './outbox.js';
-export { pgTool, type PgProbeAnswer, type PgToolSpec } from './pg-tool.js';
+export { pgTool, type PgToolSpec } from './pg-tool.js';
 export type { ArtifactPort, LocalCall, RunEar, RunPort } from './port.js';
 export { serve, type ServedArtifacts, type ServedWorker, type ServeOptions } from './serve.js';

@@ -2,6 +2,8 @@ import type { PoolClient } from 'pg';
 import type { Json } from '@holdfast/protocol';
 import type { ToolContext } from '../define/tool.js';
 
+type AttemptOf = Pick<ToolContext, 'operationKey' | 'attempt'>;
+
 /** What the user's database remembers of an operation key. */
 export interface Operation {
   readonly state: 'applied' | 'void';
@@ -45,18 +47,18 @@ export async function createTable(client: PoolClient): Promise<void> {
  * another open transaction on the key. Returns what stands in the way: the operation is applied,
  * or this attempt is void; undefined when the key is taken.
  */
-export async function claim(client: PoolClient, { operationKey, attempt }: ToolContext): Promise<Operation | undefined> {
+export async function claim(client: PoolClient, { operationKey, attempt }: AttemptOf): Promise<Operation | undefined> {
   const { rowCount } = await client.query(CLAIM, [operationKey, attempt]);
   return rowCount === 1 ? undefined : read(client, operationKey);
 }
 
 /** Notes the result of the operation whose key was claimed in this transaction. */
-export async function record(client: PoolClient, { operationKey }: ToolContext, result: Json): Promise<void> {
+export async function record(client: PoolClient, { operationKey }: AttemptOf, result: Json): Promise<void> {
   await client.query(RECORD, [operationKey, JSON.stringify(result)]);
 }
 
 /** Voids an attempt and all before it, unless the operation is applied: then it is returned. Final once committed. */
-export async function seal(client: PoolClient, { operationKey, attempt }: ToolContext): Promise<Operation | undefined> {
+export async function seal(client: PoolClient, { operationKey, attempt }: AttemptOf): Promise<Operation | undefined> {
   const { rowCount } = await client.query(SEAL, [operationKey, attempt]);
   return rowCount === 1 ? undefined : read(client, operationKey);
 }

@@ -1,9 +1,10 @@
 import { describeIssues, type EffectClass, type Json } from '@holdfast/protocol';
 import type { Pool, PoolClient } from 'pg';
 import type { z } from 'zod';
-import { defineTool, type Probe, type ToolContext, type ToolDefinition, type ToolSpec } from '../define/tool.js';
+import { applied, notApplied, type Probe, type ProbeAnswer, type ProbeContext } from '../define/probe.js';
+import { defineTool, type ToolContext, type ToolDefinition, type ToolSpec } from '../define/tool.js';
 import { Failed, messageOf } from '../errors.js';
-import { Transaction, type Connect } from './pg-transaction.js';
+import { Transaction, type Connect, type Deadlined } from './pg-transaction.js';
 import { claim, createTable, record, seal } from './pg-operations.js';
 import { resultJson } from './stored.js';
 
@@ -13,6 +14,8 @@ type Without<T, Members extends string> = T extends unknown ? Omit<T, Members> :
 export type PgToolSpec<Input extends z.ZodType, Output extends z.ZodType> = Without<ToolSpec<Input, Output>, 'effect' | 'execute' | 'probe'> & {
   /** Default `irreversible`. `idempotent` is true of every such tool, and lets it fire without a grant. */
   readonly effect?: Exclude<EffectClass, 'pure'> | undefined;
+  /** How its probe is asked. The probe itself comes with the tool, and seals. */
+  readonly probe?: Pick<Probe<unknown>, 'timeout' | 'schedule'> | undefined;
   /** The user's own database: a pool of node-postgres, or what opens a connection. */
   readonly pool: Pool | (() => Promise<PoolClient>);
   /**
@@ -21,9 +24,6 @@ export type PgToolSpec<Input extends z.ZodType, Output extends z.ZodType> = With
    */
   execute(args: z.output<Input>, client: PoolClient, context: ToolContext): Promise<z.input<Output>> | z.input<Output>;
 };
-
-/** What the probe read, having voided the key where nothing was applied: final either way. */
-export type PgProbeAnswer = { readonly status: 'applied'; readonly attempt: number; readonly result: Json } | { readonly status: 'not_applied'; readonly attempt: number };
 
 /**
  * A tool whose effect is a change in the user's own PostgreSQL. The operation key is written in
@@ -34,7 +34,7 @@ export type PgProbeAnswer = { readonly status: 'applied'; readonly attempt: numb
  * @throws InvalidDefinition naming what is wrong
  */
 export function pgTool<Input extends z.ZodType, Output extends z.ZodType>(spec: PgToolSpec<Input, Output>): ToolDefinition<Input, Output> {
-  const { pool, execute, effect = 'irreversible', ...rest } = spec;
+  const { pool, execute, effect = 'irreversible', probe: probing, ...rest } = spec;
   // Node-postgres reports a lost idle connection as an event that would end the process if nobody listened.
   if (typeof pool !== 'function' && pool.listenerCount('error') === 0) pool.on('error', () => undefined);
   const database = new Operations(typeof pool === 'function' ? pool : () => pool.connect());
@@ -48,12 +48,15 @@ export function pgTool<Input extends z.ZodType, Output extends z.ZodType>(spec: 
       if (Date.now() > context.deadline) throw failed('transient', 'the attempt took longer than its time-out');
       return result;
     });
-  const ask = (context: ToolContext): Promise<PgProbeAnswer> =>
+  // Voids this attempt and all before it unless the operation is applied, by whichever attempt: final either way.
+  const ask = (context: ProbeContext): Promise<ProbeAnswer<z.input<Output>>> =>
     database.run(context, async (client) => {
-      const applied = await seal(client, context);
-      return applied === undefined ? { status: 'not_applied', attempt: context.attempt } : { status: 'applied', attempt: applied.attempt, result: applied.result };
+      const known = await seal(client, context);
+      if (known === undefined) return notApplied(`attempt ${context.attempt} of operation ${context.operationKey} is void in holdfast_operations`);
+      // It was recorded by this tool, which had checked it.
+      return applied(known.result as z.input<Output>, `operation ${context.operationKey} was applied by attempt ${known.attempt}, in one transaction with its row in holdfast_operations`);
     });
-  const probe: Probe<z.output<Input>> = { sealing: true, ask: (_args, context) => ask(context) };
+  const probe: Probe<z.output<Input>, z.input<Output>> = { ...probing, sealing: true, ask: (_args, context) => ask(context) };
   const tool = { ...rest, effect, execute: attempt, probe };
   return defineTool(tool as unknown as ToolSpec<Input, Output>);
 }
@@ -89,7 +92,7 @@ class Operations {
 
   constructor(private readonly connect: Connect) {}
 
-  async run<T>(context: ToolContext, work: (client: PoolClient) => Promise<T>): Promise<T> {
+  async run<T>(context: Deadlined, work: (client: PoolClient) => Promise<T>): Promise<T> {
     const result = await Transaction.run(this.connect, context, async ({ client }) => {
       if (!this.#tableKnown) await createTable(client);
       return work(client);

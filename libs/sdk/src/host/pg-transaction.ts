@@ -1,6 +1,10 @@
 import type { PoolClient } from 'pg';
-import type { ToolContext } from '../define/tool.js';
 import { Failed, HoldfastError, MayHaveApplied, messageOf, Rejected } from '../errors.js';
+
+/** What bounds a transaction: epoch milliseconds. */
+export interface Deadlined {
+  readonly deadline: number;
+}
 
 export type Connect = () => Promise<PoolClient>;
 
@@ -30,7 +34,7 @@ export class Transaction {
    * @throws Rejected, Failed with `notApplied` when it was not committed for certain
    * @throws MayHaveApplied when the commit's answer was lost
    */
-  static async run<T>(connect: Connect, context: ToolContext, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+  static async run<T>(connect: Connect, context: Deadlined, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     const transaction = new Transaction(await connectInTime(connect, context));
     const { client } = transaction;
     // A cut connection is told as an event too, which would end the process if nobody listened.
@@ -46,7 +50,7 @@ export class Transaction {
   }
 
   /** Until the commit is sent nothing can have been applied: every error rolls back, and says so. */
-  async #uncommitted<T>({ deadline }: ToolContext, work: (transaction: Transaction) => Promise<T>): Promise<T> {
+  async #uncommitted<T>({ deadline }: Deadlined, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     try {
       const ms = Math.min(TIMEOUT_MS_MAX, Math.max(1, Math.ceil(deadline - Date.now())));
       // A frozen host must not hold the key for ever, since the probe waits for this transaction; nor may anybody wait for ever.
@@ -85,7 +89,7 @@ const TIMEOUT_MS_MAX = 2_147_483_647;
 const ignored = (): void => undefined;
 
 /** Waits for a connection until the attempt's deadline; one that comes later goes straight back. */
-async function connectInTime(connect: Connect, { deadline }: ToolContext): Promise<PoolClient> {
+async function connectInTime(connect: Connect, { deadline }: Deadlined): Promise<PoolClient> {
   const remainingMs = Math.max(0, deadline - Date.now());
   let timer: NodeJS.Timeout | undefined;
   let late = false;

@@ -1,4 +1,4 @@
-import type { FireEffect, MessageOf, RunId, Tenant } from '@holdfast/protocol';
+import type { FireEffect, MessageOf, OperationKey, RunId, Tenant } from '@holdfast/protocol';
 import type { Membership } from '@holdfast/runtime';
 import { sameMembership } from './hold.js';
 import type { Seen } from './seen.js';
@@ -21,6 +21,16 @@ export interface Task {
   state: 'waiting' | 'committing' | 'firing' | 'dropped' | 'over';
 }
 
+/** What names an attempt. */
+interface AttemptName {
+  readonly key: OperationKey;
+  readonly attempt: number;
+}
+const nameOf = ({ key, attempt }: AttemptName): string => `${key}/${attempt}`;
+
+/** Of so many revoked attempts a lane remembers that they must not fire; the oldest are long past their `notAfter`. */
+const REVOKED_MAX = 10_000;
+
 /**
  * One lane of `tool.tasks`, from its taking to its loss: what was received, what waits for its
  * commit, and how far the group's offset has come. No input or output of its own.
@@ -41,6 +51,7 @@ export class TaskLane {
   /** Everything received that no commit covers as ended yet, in offset order. */
   #open: Task[] = [];
   readonly #dropped = new Map<number, Task>();
+  readonly #revoked = new Set<string>();
 
   constructor(
     readonly number: number,
@@ -125,6 +136,24 @@ export class TaskLane {
     const waiting = this.#open.filter((task) => task.state === 'waiting');
     for (const task of waiting) this.drop(task);
     return waiting;
+  }
+
+  /**
+   * An attempt is not wanted any more. Returns its tasks that were waiting: they are over. Of any
+   * other, whoever fires it asks last thing before the call.
+   */
+  revoke(attempt: AttemptName): Task[] {
+    const name = nameOf(attempt);
+    this.#revoked.add(name);
+    if (this.#revoked.size > REVOKED_MAX) for (const oldest of [...this.#revoked].slice(0, REVOKED_MAX / 10)) this.#revoked.delete(oldest);
+    const waiting = this.#open.filter((task) => task.state === 'waiting' && nameOf(task.data) === name);
+    for (const task of waiting) task.state = 'over';
+    this.#irreversible = this.#irreversible.filter(({ state }) => state === 'waiting');
+    return waiting;
+  }
+
+  isRevoked(attempt: AttemptName): boolean {
+    return this.#revoked.size > 0 && this.#revoked.has(nameOf(attempt));
   }
 
   /** Up to where everything received has ended, with what had been seen there. */

@@ -1,9 +1,11 @@
-import { decodeHeaders, decoder, parseJson, RunId, Tenant, toolTaskMessages } from '@holdfast/protocol';
+import { unreachable } from '@holdfast/kernel';
+import { decodeHeaders, decoder, parseJson, RunId, Tenant, toolTaskMessages, type MessageOf, type RevokeEffect } from '@holdfast/protocol';
 import type { LogRecord, Membership } from '@holdfast/runtime';
 import type { ToolDefinition } from '../define/tool.js';
 import { deadLetter } from './dead-letter.js';
 import type { WorkerLog } from './log.js';
 import type { Outbox } from './outbox.js';
+import type { ProbeTask } from './probing.js';
 import { arrive } from './seen.js';
 import type { Task, TaskLane } from './task-lane.js';
 
@@ -13,6 +15,12 @@ export interface TaskReaderParts {
   hosted(name: string, version: string): ToolDefinition | undefined;
 }
 
+/** What a record asks of its host: to fire an attempt, not to fire it any more, or to ask what became of it. */
+export type Received =
+  | { readonly kind: 'fire'; readonly task: Task }
+  | { readonly kind: 'revoke'; readonly attempt: MessageOf<typeof RevokeEffect>['data'] }
+  | { readonly kind: 'probe'; readonly task: ProbeTask };
+
 const decode = decoder(toolTaskMessages);
 
 /**
@@ -20,14 +28,14 @@ const decode = decoder(toolTaskMessages);
  * goes to the dead letters; a gap, a cut log, or a service's message that can't be understood
  * stops the lane with an alarm, since passing it over would lose a task without a trace.
  */
-export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, { outbox, log, hosted }: TaskReaderParts): Task | undefined {
+export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, { outbox, log, hosted }: TaskReaderParts): Received | undefined {
   const stop = (because: string): undefined => {
     lane.stopped = true;
     log.error(`lane ${lane.number} of ${record.topic} stands still: ${because}`, { lane: lane.number, topic: record.topic, offset: record.offset, mend: 'find what is missing, then restart this worker' });
     return undefined;
   };
   const again = lane.retake(record.offset, polled);
-  if (again !== undefined) return again;
+  if (again !== undefined) return { kind: 'fire', task: again };
   const envelope = decodeHeaders(record.headers, record.key, record.time);
   const arrival = envelope === undefined ? undefined : arrive(lane.received, lane.number, envelope);
   if (record.offset < lane.next) {
@@ -51,7 +59,20 @@ export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, 
   const run = RunId.safeParse(envelope.subject);
   const tenant = Tenant.safeParse(envelope.tenant);
   if (!run.success || !tenant.success) return stop('its message names no valid run or tenant');
-  const { data } = decoded.message;
+  const { message } = decoded;
+  const before = lane.received;
+  lane.passed(record.offset, arrival.seen);
+  switch (message.type) {
+    case 'RevokeEffect':
+      return { kind: 'revoke', attempt: message.data };
+    case 'ProbeEffect':
+      return { kind: 'probe', task: { run: run.data, tenant: tenant.data, data: message.data } };
+    case 'FireEffect':
+      break;
+    default:
+      return unreachable(message);
+  }
+  const { data } = message;
   const tool = hosted(data.tool.name, data.tool.version);
   const task: Task = {
     lane: lane.number,
@@ -62,12 +83,11 @@ export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, 
     // Whoever of the two is stricter: treating an irreversible effect as one that may fire again is the one mistake that can't be mended.
     irreversible: data.effect === 'irreversible' || tool?.effect === 'irreversible',
     bytes: record.value?.length ?? 0,
-    before: lane.received,
+    before,
     seen: arrival.seen,
     polled,
     state: 'waiting',
   };
-  lane.passed(record.offset, arrival.seen);
   lane.add(task);
-  return task;
+  return { kind: 'fire', task };
 }

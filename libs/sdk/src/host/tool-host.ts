@@ -7,10 +7,12 @@ import type { Firing, Shot } from './firing.js';
 import { sameMembership, type Hold } from './hold.js';
 import type { WorkerLog } from './log.js';
 import type { Outbox } from './outbox.js';
+import type { ArtifactPort } from './port.js';
+import { Probing } from './probing.js';
 import { encodeSeen, type Seen } from './seen.js';
 import type { Slots } from './slots.js';
 import { TaskLane, type Task } from './task-lane.js';
-import { readTask } from './task-reader.js';
+import { readTask, type Received } from './task-reader.js';
 
 export interface ToolHostParts {
   readonly group: LaneGroup;
@@ -19,6 +21,8 @@ export interface ToolHostParts {
   readonly hold: Hold;
   readonly firing: Firing;
   readonly outbox: Outbox;
+  /** Where large results go. */
+  readonly artifacts: ArtifactPort | undefined;
   readonly clock: Clock;
   readonly log: WorkerLog;
   readonly worker: WorkerId;
@@ -49,6 +53,7 @@ const NOT_FIRED = 'the lane was lost between the commit of the task and its call
  */
 export class ToolHost {
   readonly #parts: ToolHostParts;
+  readonly #probing: Probing;
   readonly #lanes = new Map<number, TaskLane>();
   readonly #leaving = new Map<number, Promise<void>>();
   #turn = 0;
@@ -62,6 +67,8 @@ export class ToolHost {
 
   constructor(parts: ToolHostParts) {
     this.#parts = parts;
+    const { clock, artifacts, worker, hosted, crashPoint } = parts;
+    this.#probing = new Probing({ clock, artifacts, worker, hosted, crashPoint, send: (run, tenant, message) => this.#send(run, tenant, message) });
   }
 
   /** A lane begins, from the group's committed offset. */
@@ -98,11 +105,13 @@ export class ToolHost {
     const [first] = records;
     const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
     if (lane === undefined || this.#stopping || !sameMembership(polled, this.#parts.hold.membership)) return Promise.resolve();
+    const received: Received[] = [];
     for (const record of records) {
       if (lane.stopped) break;
-      const task = readTask(lane, record, polled, this.#parts);
-      if (task !== undefined) this.#enqueue(task, lane);
+      const read = readTask(lane, record, polled, this.#parts);
+      if (read !== undefined) received.push(read);
     }
+    this.#take(received, lane);
     this.#pump();
     if (this.#waitingTasks <= WAITING_TASKS_MAX && this.#waitingBytes <= WAITING_BYTES_MAX) return Promise.resolve();
     return new Promise((resolve) => this.#held.push(resolve));
@@ -117,12 +126,19 @@ export class ToolHost {
   stop(): void {
     this.#stopping = true;
     this.revoked();
+    this.#probing.stop();
     this.#saveTimer?.();
   }
 
-  /** Resolves when every commit is answered, and every effect that fired has ended and its report is acknowledged. */
+  /** Tells the probes that their worker won't wait for them any longer. */
+  abort(because: string): void {
+    this.#probing.abort(because);
+  }
+
+  /** Resolves when every commit is answered, and every effect that fired, and every probe that was asked, has ended and its report is acknowledged. */
   async idle(): Promise<void> {
     await Promise.all([...this.#lanes.values()].map(async (lane) => lane.committing));
+    await this.#probing.idle();
     if (this.#inFlight > 0) await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
@@ -135,10 +151,19 @@ export class ToolHost {
     }));
   }
 
-  #enqueue(task: Task, lane: TaskLane): void {
-    this.#waitingTasks += 1;
-    this.#waitingBytes += task.bytes;
-    if (!task.irreversible) this.#parts.slots.acquire(() => this.#fireFree(task, lane));
+  /** Nothing begins before all has been looked at: an attempt that is revoked in the same breath must be found unfired. */
+  #take(received: readonly Received[], lane: TaskLane): void {
+    for (const read of received) {
+      if (read.kind !== 'fire') continue;
+      this.#waitingTasks += 1;
+      this.#waitingBytes += read.task.bytes;
+    }
+    for (const read of received) if (read.kind === 'revoke') for (const task of lane.revoke(read.attempt)) this.#dequeue(task);
+    for (const read of received) {
+      if (read.kind === 'probe') this.#probing.receive(read.task);
+      if (read.kind !== 'fire') this.#unsaved(lane);
+      else if (!read.task.irreversible) this.#parts.slots.acquire(() => this.#fireFree(read.task, lane));
+    }
   }
 
   #dequeue(task: Task): void {
@@ -168,13 +193,16 @@ export class ToolHost {
     }
     this.#dequeue(task);
     task.state = 'firing';
-    const check = (): 'late' | undefined => (this.#parts.clock.now() > task.data.notAfter ? 'late' : undefined);
     // Too late says nothing: another host may have fired it in time.
-    void this.#fire(task, check, undefined, () => this.#parts.slots.release()).then(() => this.#ended(task, lane));
+    const check = (): 'unsaid' | undefined => (this.#parts.clock.now() > task.data.notAfter || lane.isRevoked(task.data) ? 'unsaid' : undefined);
+    void this.#fire(task, check, undefined, () => this.#parts.slots.release()).then(() => {
+      task.state = 'over';
+      this.#unsaved(lane);
+    });
   }
 
-  #ended(task: Task, lane: TaskLane): void {
-    task.state = 'over';
+  /** Something of a lane is over that no commit covers yet. */
+  #unsaved(lane: TaskLane): void {
     lane.unsaved += 1;
     if (this.#stopping) return;
     if (lane.unsaved >= UNSAVED_MAX) this.#save(lane);
@@ -246,7 +274,7 @@ export class ToolHost {
       if (end === 'accepted') {
         task.state = 'firing';
         this.#parts.crashPoint('host.after-commit');
-        void this.#fireCommitted(task);
+        void this.#fireCommitted(task, lane);
       } else {
         this.#parts.irreversibleSlots.release();
         if (end === 'refused') lane.drop(task);
@@ -256,8 +284,9 @@ export class ToolHost {
   }
 
   /** The broker has accepted this host's commit of the task: it alone fires it, or says that it did not. */
-  async #fireCommitted(task: Task): Promise<void> {
-    const check = (): Outcome | undefined => {
+  async #fireCommitted(task: Task, lane: TaskLane): Promise<void> {
+    const check = (): Outcome | 'unsaid' | undefined => {
+      if (lane.isRevoked(task.data)) return 'unsaid'; // Whoever revoked it knows that it is not wanted.
       if (!this.#current(task)) return this.#notFired('transient', NOT_FIRED);
       const { notAfter } = task.data;
       const now = this.#parts.clock.now();
@@ -272,12 +301,12 @@ export class ToolHost {
     return { status: 'failed', failure: { class: failureClass, message, notApplied: true }, evidence: { kind: 'host', at: this.#parts.clock.now() } };
   }
 
-  async #fire(task: Task, check: () => Outcome | 'late' | undefined, late: ((outcome: Outcome) => void) | undefined, release: () => void): Promise<void> {
+  async #fire(task: Task, check: () => Outcome | 'unsaid' | undefined, late: ((outcome: Outcome) => void) | undefined, release: () => void): Promise<void> {
     this.#inFlight += 1;
     try {
       const outcome = await this.#call(task, check, late).finally(release);
       this.#parts.crashPoint('host.after-call');
-      if (outcome !== 'late') await this.#report(task, outcome);
+      if (outcome !== 'unsaid') await this.#report(task, outcome);
       this.#parts.crashPoint('host.after-report');
     } finally {
       this.#inFlight -= 1;
@@ -285,11 +314,11 @@ export class ToolHost {
     }
   }
 
-  #call(task: Task, check: () => Outcome | 'late' | undefined, late: ((outcome: Outcome) => void) | undefined): Promise<Outcome | 'late'> {
+  #call(task: Task, check: () => Outcome | 'unsaid' | undefined, late: ((outcome: Outcome) => void) | undefined): Promise<Outcome | 'unsaid'> {
     const { data, run, tenant } = task;
     const tool = this.#parts.hosted(data.tool.name, data.tool.version);
     if (tool === undefined) {
-      return Promise.resolve(this.#notFired('transient', `worker ${this.#parts.worker} does not host ${data.tool.name}@${data.tool.version}; nothing was fired`));
+      return Promise.resolve(check() ?? this.#notFired('transient', `worker ${this.#parts.worker} does not host ${data.tool.name}@${data.tool.version}; nothing was fired`));
     }
     const shot: Shot = {
       tool,

@@ -82,6 +82,7 @@ export class Worker {
       hold: this.#hold,
       firing: this.#firing,
       outbox: this.#outbox,
+      artifacts: parts.artifacts,
       clock,
       log,
       worker: id,
@@ -146,6 +147,7 @@ export class Worker {
     const ended = await this.#within(graceMs, Promise.all([this.#host.idle(), this.#local.idle()]));
     if (!ended) log.warn('the grace time is over and effects are still in flight; the ledger will settle how they ended', { graceMs });
     this.#firing.abort('the worker stops');
+    this.#host.abort('the worker stops');
     // What ended last is told to its run, which sends it on, before the runs are given up.
     await new Promise<void>((resolve) => setImmediate(resolve));
     this.#runs.abandonAll('the worker stops');

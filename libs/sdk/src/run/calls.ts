@@ -1,6 +1,7 @@
 import { unreachable } from '@holdfast/kernel';
 import {
   CallTool,
+  mayFireLocally,
   operationKey,
   type Fire,
   type HistoryStep,
@@ -30,6 +31,12 @@ export interface PreparedCall {
   readonly local: ToolDefinition | undefined;
 }
 
+/** What a call answers to, where it answers a failed one. */
+export interface CallMarks {
+  readonly repairs?: Step;
+  readonly fallbackFor?: Step;
+}
+
 /** How soon to ask again whether the hold on the lane is fresh, milliseconds. */
 const LEASE_RECHECK_MS = 500;
 
@@ -51,13 +58,14 @@ export class Calls {
   ) {}
 
   /** One call, recorded by itself. */
-  call(step: Step, tool: ToolReference, args: unknown): Promise<unknown> {
+  call(step: Step, tool: ToolReference, args: unknown, marks: CallMarks = {}): Entry {
     const recorded = this.recorded(step, tool, args);
-    if (recorded !== undefined) return recorded.promise;
+    if (recorded !== undefined) return recorded;
     const prepared = this.prepare(tool, args);
     const entry = open(this.core, step, 'call', tool.name);
-    this.core.completions.live(() => this.#intend(entry, prepared));
-    return entry.promise;
+    entry.args = prepared.args;
+    this.core.completions.live(() => this.#intend(entry, prepared, marks));
+    return entry;
   }
 
   /** The entry of a call that the history holds; undefined for a new one. */
@@ -71,6 +79,7 @@ export class Calls {
     const entry = open(core, step, 'call', tool.name);
     entry.rank = answer.rank;
     entry.logged = true;
+    entry.args = recorded.call.args;
     const early = this.#early.get(step);
     this.#early.delete(step);
     if (recorded.outcome !== undefined && recorded.outcome.status !== 'unknown') this.#settle(entry, recorded.outcome);
@@ -90,8 +99,8 @@ export class Calls {
     if (!parsed.success) throw new InvalidArguments(`${what} don't fit its schema: ${clipped(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`).join('; '), MESSAGE_MAX - 300)}`);
     const target = tool.targetOf(parsed.data);
     if (target !== undefined && (target.length === 0 || target.length > 500)) throw new InvalidArguments(`the target of ${tool.name}@${tool.version} has ${target.length} characters; it takes 1 to 500`);
-    const mayFire = tool.effect !== 'irreversible' && tool.keyScope === 'run';
-    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: mayFire ? this.core.port.hosted(tool.name, tool.version) : undefined };
+    const hosted = this.core.port.hosted(tool.name, tool.version);
+    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: hosted !== undefined && mayFireLocally(hosted) ? hosted : undefined };
   }
 
   /** Fires a local attempt whose intent is acknowledged. */
@@ -189,7 +198,7 @@ export class Calls {
     this.core.completions.settle(entry, { ok: false, error });
   }
 
-  #intend(entry: Entry, prepared: PreparedCall): void {
+  #intend(entry: Entry, prepared: PreparedCall, marks: CallMarks): void {
     const { local } = prepared;
     const fire: Fire = local === undefined ? 'granted' : 'local';
     const data = {
@@ -198,6 +207,7 @@ export class Calls {
       args: prepared.args,
       ...(prepared.target === undefined ? {} : { target: prepared.target }),
       fire,
+      ...marks,
       fence: this.core.fence,
     };
     const draft: Draft = {
@@ -258,7 +268,7 @@ export class Calls {
   #keep(entry: Entry, report: Report, next: (kept: Report, bytes: number, told: () => void) => void): void {
     const { core } = this;
     const { outcome } = report;
-    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + wordsIn(outcome) * 6, () => undefined);
+    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + bytesIn(outcome), () => undefined);
     if (!('value' in outcome.result)) return next(report, OVERHEAD_BYTES, () => this.#settle(entry, outcome));
     const what = `the result of step ${entry.step}`;
     // The code gets a copy: what it does to it must not change the report, which is yet to be sent.
@@ -271,15 +281,15 @@ export class Calls {
   }
 }
 
-/** Length of what a person reads in an outcome: the longest form of one UTF-16 unit is \uXXXX. */
-function wordsIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
+/** Bytes of an outcome's JSON text that are not counted as overhead, an upper bound: one UTF-16 unit is \uXXXX at its longest. */
+function bytesIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
   switch (outcome.status) {
     case 'rejected':
-      return outcome.reason.length + (outcome.evidence.note?.length ?? 0);
+      return (outcome.reason.length + (outcome.evidence.note?.length ?? 0)) * 6;
     case 'failed':
-      return outcome.failure.message.length + (outcome.evidence.note?.length ?? 0);
+      return (outcome.failure.message.length + (outcome.evidence.note?.length ?? 0)) * 6;
     case 'unknown':
-      return outcome.message.length;
+      return (outcome.message.length + (outcome.operationId?.length ?? 0)) * 6 + (outcome.proved === undefined ? 0 : toJson(outcome.proved, 'what is proved').bytes);
     default:
       return unreachable(outcome);
   }

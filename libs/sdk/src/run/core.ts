@@ -29,6 +29,8 @@ export interface Core {
   readonly completions: Completions;
   readonly signal: AbortSignal;
   readonly tracker: Tracker;
+  /** Steps whose result was given by a tool that took over. */
+  readonly degraded: Step[];
   phase: Phase;
   /** True while the synchronous part of recorded work runs. */
   insideWork: boolean;
@@ -73,6 +75,17 @@ export function open(core: Core, step: Step, kind: AskedKind, name: string): Ent
   void core.tracker.track(entry.promise, () => entry.label);
   entry.stray = (error) => core.tracker.stray(entry.label, error);
   return entry;
+}
+
+/** A promise made of several asks, as durable as each of them. */
+export function joined<T>(core: Core, whole: Promise<T>, label: () => string): DurablePromise<T> {
+  const promise = new DurablePromise<T>((resolve, reject) => {
+    whole.then(resolve, (error: unknown) => {
+      promise.hush();
+      reject(error);
+    });
+  });
+  return core.tracker.track(promise, label);
 }
 
 /** The answer to an ask that failed before it became a step. Never an unhandled rejection. */

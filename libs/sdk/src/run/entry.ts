@@ -1,4 +1,4 @@
-import type { Report, Step } from '@holdfast/protocol';
+import type { Json, Report, Step } from '@holdfast/protocol';
 import { DurablePromise } from './durable.js';
 import { describeAsked, type AskedKind } from './history.js';
 import type { Progress } from './outgoing.js';
@@ -10,6 +10,8 @@ export type Settlement = { readonly ok: true; readonly value: unknown } | { read
 export class Entry {
   readonly promise: DurablePromise<unknown>;
   settlement: Settlement | null = null;
+  /** The arguments of a call, as they are recorded. */
+  args: Json = null;
   /** Position in the recorded stream; live ones come after all recorded ones. */
   rank = Number.POSITIVE_INFINITY;
   /** A local attempt is between its intent and its report. */

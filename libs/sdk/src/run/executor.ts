@@ -195,6 +195,7 @@ export class RunExecutor implements RunEar {
       completions,
       signal: this.#abort.signal,
       tracker: new Tracker(),
+      degraded: [],
       phase: 'running',
       insideWork: false,
       refusedAfterwards: null,

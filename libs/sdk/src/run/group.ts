@@ -65,9 +65,10 @@ export class Group {
     return !told;
   }
 
-  #whyNot({ effect, keyScope }: ToolReference): string {
+  #whyNot({ name, version, effect, keyScope }: ToolReference): string {
     if (effect === 'irreversible') return 'pure and idempotent effects are allowed, since it may fire again as a whole';
     if (keyScope === 'target') return 'keys of scope "run" are allowed';
+    if (this.core.port.hosted(name, version) !== undefined) return 'tools without a limit over all workers (concurrency, targetRemembersKeysFor) are allowed';
     return 'tools that this worker hosts are allowed';
   }
 

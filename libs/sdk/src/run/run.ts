@@ -1,4 +1,4 @@
-import type { ArtifactRef, Json, RunId, Tenant, Usage } from '@holdfast/protocol';
+import type { ArtifactRef, Failure, Json, RunId, Step, Tenant, Usage } from '@holdfast/protocol';
 import type { z } from 'zod';
 import type { JsonCompatible } from '../define/json.js';
 import type { ToolReference } from '../define/tool.js';
@@ -24,9 +24,22 @@ export type Branch<T> = (run: Run) => Promise<T> | T;
 export interface GroupOptions {
   /**
    * `each` (default): every step of a branch is a checkpoint. `group`: the whole group is recorded
-   * as one; then each branch makes exactly one call, of a pure or idempotent tool hosted here.
+   * as one; then each branch makes exactly one call, of a pure or idempotent tool hosted here, and a
+   * failed one is neither mended nor taken over.
    */
   readonly checkpoint?: 'each' | 'group' | undefined;
+}
+
+/** What to do when a call fails for good. */
+export interface ToolCallOptions<Args> {
+  /**
+   * Mends the arguments after a failure of class `invalid_request` or `invalid_output`, once: the call
+   * is made again as the next step, with what this gives; undefined gives up. Must depend on its
+   * arguments and on recorded work alone (it may ask `run.model`), since a replay asks again.
+   */
+  repair?(failure: Failure, args: Args): Promise<Args | undefined> | Args | undefined;
+  /** `throw`: the contract's fallback is not called, the failure is thrown. */
+  readonly fallback?: 'throw' | undefined;
 }
 
 /** Made by `run.completePartially`; returned by the agent, it ends the run so. */
@@ -45,20 +58,24 @@ export class CompletedPartially<Output> {
 export interface Run {
   readonly id: RunId;
   readonly tenant: Tenant;
+  /** Steps whose result was given by a tool that took over, in the order in which the code was told. */
+  readonly degraded: readonly Step[];
 
   /**
-   * Calls a tool. Resolves with its result once that is proved and recorded.
+   * Calls a tool. Resolves with its result once that is proved and recorded; while nobody knows whether
+   * it happened it stays pending, however long that takes. When its attempts are spent, the fallback
+   * that the tool declares is called as the next step, and its result is this call's (see `degraded`).
    * @throws EffectRejected the business said no
    * @throws EffectFailed it did not happen, and the ledger has given up
    * @throws InvalidArguments, NotJson, ValueTooLarge before anything is recorded
    * @throws IntentRefusedError the orchestrator refused it: a budget, a deadline, a conflict
    */
-  call<Input extends z.ZodType, Output extends z.ZodType>(tool: ToolReference<Input, Output>, args: z.input<Input>): Promise<z.output<Output>>;
+  call<Input extends z.ZodType, Output extends z.ZodType>(tool: ToolReference<Input, Output>, args: z.input<Input>, options?: ToolCallOptions<z.input<Input>>): Promise<z.output<Output>>;
   /**
    * The same by name, among the tools registered with this worker: for loops whose model chooses.
    * @throws UnregisteredTool naming those that are registered
    */
-  call(tool: string, args: Json): Promise<Json>;
+  call(tool: string, args: Json, options?: ToolCallOptions<Json>): Promise<Json>;
 
   /**
    * Work without side effects, done once and recorded. Tried again when it throws, as the

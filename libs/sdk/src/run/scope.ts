@@ -1,11 +1,13 @@
 import { Step, type ArtifactRef, type Json, type RunId, type Tenant } from '@holdfast/protocol';
 import type { ToolReference } from '../define/tool.js';
 import { GroupNotAllowed, InvalidArguments, messageOf, RunEnded, UnregisteredTool, WrongScope } from '../errors.js';
-import type { Calls } from './calls.js';
-import { HALT, refuse, type Core } from './core.js';
-import { DurablePromise, never } from './durable.js';
+import type { CallMarks, Calls } from './calls.js';
+import { HALT, joined, refuse, type Core } from './core.js';
+import { never } from './durable.js';
+import type { Entry } from './entry.js';
 import { Group, GROUP_CALLS_MAX } from './group.js';
-import { CompletedPartially, type Branch, type GroupOptions, type Run } from './run.js';
+import { mayMend, mend, type Asked } from './mending.js';
+import { CompletedPartially, type Branch, type GroupOptions, type Run, type ToolCallOptions } from './run.js';
 import { toJson } from '../define/json.js';
 import type { Task, Work } from './work.js';
 
@@ -32,6 +34,10 @@ abstract class Asking {
 
   get tenant(): Tenant {
     return this.parts.core.tenant;
+  }
+
+  get degraded(): readonly Step[] {
+    return [...this.parts.core.degraded];
   }
 
   completePartially<Output>(output: Output, because: string): CompletedPartially<Output> {
@@ -75,8 +81,44 @@ export class Scope extends Asking implements Run {
   }
 
   // The overloads of `Run.call` are its contract; what comes back is what was recorded.
-  call(called: ToolReference | string, args: unknown): Promise<never> {
-    return this.#ask(called, (step) => this.parts.calls.call(step, this.tool(called), args));
+  call(called: ToolReference | string, args: unknown, options: ToolCallOptions<unknown> = {}): Promise<never> {
+    let entry: Entry | undefined;
+    let tool: ToolReference | undefined;
+    const first = this.#ask(called, (step) => {
+      tool = this.tool(called);
+      entry = this.parts.calls.call(step, tool, args);
+      return entry.promise;
+    });
+    if (entry === undefined || tool === undefined || !mayMend(tool, options)) return first;
+    const { core } = this.parts;
+    const { label } = entry;
+    // What comes back has the type that was asked for: the tool's own, or of one that stands in for it.
+    const whole = mend(
+      {
+        tool,
+        options,
+        again: (other, otherArgs, marks) => this.#again(other, otherArgs, marks),
+        degraded: (step) => core.degraded.push(step),
+        trouble: (message) => core.trouble(message),
+      },
+      entry,
+    ) as Promise<never>;
+    return joined(core, whole, () => label);
+  }
+
+  /** Answers a failed call of this scope. A branch that is over takes no further step; an open group doesn't matter to what isn't the code's own ask. */
+  #again(tool: ToolReference, args: unknown, marks: CallMarks): Asked | undefined {
+    if (this.#over) return undefined;
+    let entry: Entry | undefined;
+    const promise = this.#ask(
+      tool,
+      (step) => {
+        entry = this.parts.calls.call(step, tool, args, marks);
+        return entry.promise;
+      },
+      true,
+    );
+    return entry ?? { promise, args };
   }
 
   step<T>(name: string, work: Task['work'], ..._json: unknown[]): Promise<T> {
@@ -122,13 +164,7 @@ export class Scope extends Asking implements Run {
       const whole = this.#branchesOf(step, branches as readonly Branch<unknown>[], asOne).finally(() => {
         if (this.#openGroup === step) this.#openGroup = null;
       });
-      const promise = new DurablePromise<unknown>((resolve, reject) => {
-        whole.then(resolve, (error: unknown) => {
-          promise.hush();
-          reject(error);
-        });
-      });
-      return core.tracker.track(promise, () => `run.all at step ${step}`);
+      return joined(core, whole, () => `run.all at step ${step}`);
     });
   }
 
@@ -173,10 +209,10 @@ export class Scope extends Asking implements Run {
     return `${this.prefix}${number}` as Step;
   }
 
-  /** Takes the next number of the scope. */
-  #take(): Step {
+  /** Takes the next number of the scope: for the code, or to answer a failed call of it. */
+  #take(answers: boolean): Step {
     this.check();
-    if (this.#openGroup !== null) {
+    if (this.#openGroup !== null && !answers) {
       throw new WrongScope(`the group at step ${this.#openGroup} is open: inside it use the run that each branch is given, (run) => run.call(…), and await run.all before going on`);
     }
     if (this.#over) throw new WrongScope(`the branch ${this.prefix.slice(0, -1)} is over: its run can't be used any more`);
@@ -186,11 +222,11 @@ export class Scope extends Asking implements Run {
     return step;
   }
 
-  #ask(what: ToolReference | string, ask: (step: Step) => Promise<unknown>): Promise<never> {
+  #ask(what: ToolReference | string, ask: (step: Step) => Promise<unknown>, answers = false): Promise<never> {
     const { core } = this.parts;
     let step: Step | undefined;
     try {
-      step = this.#take();
+      step = this.#take(answers);
       // What comes back has the type that was asked for: it was recorded, or checked, under this step.
       return ask(step) as Promise<never>;
     } catch (error) {
@@ -200,7 +236,7 @@ export class Scope extends Asking implements Run {
 
   #value<T extends number | string>(make: () => T, kind: 'now' | 'random' | 'uuid'): T {
     try {
-      return this.parts.work.value(this.#take(), kind, make);
+      return this.parts.work.value(this.#take(false), kind, make);
     } catch (error) {
       // Code that must not go on gets a value rather than an error that it might act upon.
       if (error === HALT) return make();
@@ -224,11 +260,12 @@ class GroupBranch extends Asking {
     super(parts);
   }
 
-  call(called: ToolReference | string, args: unknown): Promise<unknown> {
+  call(called: ToolReference | string, args: unknown, options: ToolCallOptions<unknown> = {}): Promise<unknown> {
     const step = `${this.group.step}.${this.branch}` as Step;
     try {
       this.check();
       if (this.#over) throw new WrongScope(`the branch ${step} is over: its run can't be used any more`);
+      if (options.repair !== undefined) throw this.#error('mending a call');
       return this.group.call(this.branch, step, this.tool(called), args);
     } catch (error) {
       return refuse(this.parts.core, error, `${nameOf(called)} at step ${step} (${messageOf(error)})`);

@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
-import { Fence, OperationKey, RunId, Step } from '@holdfast/protocol';
+import { Fence, OperationKey, Pool, RunId, Step } from '@holdfast/protocol';
 import pg from 'pg';
 import { z } from 'zod';
+import type { ProbeAnswer } from '../../src/define/probe.js';
 import type { ToolContext, ToolDefinition } from '../../src/define/tool.js';
 import { Failed, MayHaveApplied, Rejected } from '../../src/errors.js';
-import { pgTool, type PgProbeAnswer, type PgToolSpec } from '../../src/host/pg-tool.js';
+import { pgTool, type PgToolSpec } from '../../src/host/pg-tool.js';
 import { Gate, until } from './kit.js';
 
 const server = process.env['HOLDFAST_TEST_DATABASE_URL'] ?? '';
@@ -57,7 +58,9 @@ const toolOf = (execute: Execute = withdraw, connections: Spec['pool'] = pool): 
   pgTool({ name: 'withdraw', version: '1', input: Input, output: z.unknown(), pool: connections, execute });
 
 const balance = async (): Promise<number | undefined> => (await pool.query<{ balance: number }>('select balance from accounts where id = 1')).rows[0]?.balance;
-const probe = (tool: ToolDefinition<typeof Input, z.ZodUnknown>, context: ToolContext): Promise<PgProbeAnswer> => tool.probe?.ask({ amount: 0 }, context) as Promise<PgProbeAnswer>;
+const probe = async (tool: ToolDefinition<typeof Input, z.ZodUnknown>, context: ToolContext): Promise<ProbeAnswer | undefined> => tool.probe?.ask({ amount: 0 }, { ...context, operationId: undefined, probe: 1 });
+const appliedBy = (attempt: number, left = 90): object => ({ status: 'applied', result: { left }, evidence: expect.stringContaining(`applied by attempt ${attempt}, in one transaction`) });
+const voided = (attempt: number): object => ({ status: 'not_applied', evidence: expect.stringContaining(`attempt ${attempt} of operation`) });
 const call = async (tool: ToolDefinition<typeof Input, z.ZodUnknown>, context: ToolContext, amount = 10): Promise<unknown> => tool.execute({ amount }, context);
 const failure = async (ended: Promise<unknown>): Promise<unknown> => {
   const error: unknown = await ended.then(() => undefined, (thrown: unknown) => thrown);
@@ -67,6 +70,8 @@ const failure = async (ended: Promise<unknown>): Promise<unknown> => {
 test('it is irreversible with a sealing probe, so that nothing about it needs an owner', () => {
   expect(toolOf()).toMatchObject({ effect: 'irreversible', probe: { sealing: true } });
   expect(pgTool({ name: 'w', version: '1', effect: 'idempotent', input: Input, output: z.unknown(), pool, execute: withdraw }).effect).toBe('idempotent');
+  const timed = pgTool({ name: 'w', version: '1', input: Input, output: z.unknown(), pool, execute: withdraw, probe: { timeout: 700, schedule: { initial: 50 } } });
+  expect(timed.contract(Pool.parse('default')).probe).toEqual({ sealing: true, timeoutMs: 700, initialMs: 50 });
 });
 
 test('the change and the key are committed together; the same key again gives the recorded result and changes nothing', async () => {
@@ -156,7 +161,7 @@ test('a lost answer to COMMIT may have been applied; the probe knows', async () 
   };
   const key = newKey();
   await expect(call(toolOf(withdraw, losing), contextOf(key))).rejects.toBeInstanceOf(MayHaveApplied);
-  expect(await probe(toolOf(), contextOf(key))).toEqual({ status: 'applied', attempt: 1, result: { left: 90 } });
+  expect(await probe(toolOf(), contextOf(key))).toEqual(appliedBy(1));
 });
 
 /* ---- the probe seals ---- */
@@ -164,20 +169,20 @@ test('a lost answer to COMMIT may have been applied; the probe knows', async () 
 test('a probe of what never ran answers "not applied" and voids the attempt: it can\'t be applied any more, a later one can', async () => {
   const tool = toolOf();
   const key = newKey();
-  expect(await probe(tool, contextOf(key, 2))).toEqual({ status: 'not_applied', attempt: 2 });
+  expect(await probe(tool, contextOf(key, 2))).toEqual(voided(2));
   for (const attempt of [1, 2]) expect(await failure(call(tool, contextOf(key, attempt)))).toMatchObject({ notApplied: true, message: expect.stringMatching(/voided by a probe/) });
   expect(await balance()).toBe(100);
   expect(await call(tool, contextOf(key, 3))).toEqual({ left: 90 });
-  expect(await probe(tool, contextOf(key, 3))).toEqual({ status: 'applied', attempt: 3, result: { left: 90 } });
-  expect(await probe(tool, contextOf(key, 2))).toEqual({ status: 'applied', attempt: 3, result: { left: 90 } });
+  expect(await probe(tool, contextOf(key, 3))).toEqual(appliedBy(3));
+  expect(await probe(tool, contextOf(key, 2))).toEqual(appliedBy(3));
 });
 
 test('what was voided once is voided further: each probe is final for the attempt that it names', async () => {
   const tool = toolOf();
   const key = newKey();
   await probe(tool, contextOf(key, 1));
-  expect(await probe(tool, contextOf(key, 2))).toEqual({ status: 'not_applied', attempt: 2 });
-  expect(await probe(tool, contextOf(key, 1))).toEqual({ status: 'not_applied', attempt: 1 });
+  expect(await probe(tool, contextOf(key, 2))).toEqual(voided(2));
+  expect(await probe(tool, contextOf(key, 1))).toEqual(voided(1));
   expect(await failure(call(tool, contextOf(key, 2)))).toMatchObject({ notApplied: true });
   expect(await call(tool, contextOf(key, 3))).toEqual({ left: 90 });
 });
@@ -203,9 +208,9 @@ async function untilBlocked(): Promise<void> {
   while ((await waitingForLocks()) === 0) await new Promise<void>((resolve) => setImmediate(resolve));
 }
 
-test.each<[string, boolean, PgProbeAnswer]>([
-  ['commits', true, { status: 'applied', attempt: 1, result: { left: 90 } }],
-  ['rolls back', false, { status: 'not_applied', attempt: 1 }],
+test.each<[string, boolean, object]>([
+  ['commits', true, appliedBy(1)],
+  ['rolls back', false, voided(1)],
 ])('a probe waits for an open transaction, and tells how it ended: it %s', async (_, commits, answer) => {
   const key = newKey();
   const attempt = openAttempt(key, 1);
@@ -227,7 +232,7 @@ test('it waits for a later attempt\'s open transaction too, whose key an earlier
   const asked = probe(toolOf(), contextOf(key, 2));
   await untilBlocked();
   attempt.go.open();
-  expect(await asked).toEqual({ status: 'applied', attempt: 2, result: { left: 90 } });
+  expect(await asked).toEqual(appliedBy(2));
 });
 
 test('a frozen host does not hold the key for ever: PostgreSQL ends its transaction after its time-out', async () => {
@@ -242,7 +247,7 @@ test('a frozen host does not hold the key for ever: PostgreSQL ends its transact
   });
   const ended = failure(call(frozen, contextOf(key, 1, 200)));
   await inside.passed;
-  expect(await probe(toolOf(), contextOf(key, 1))).toEqual({ status: 'not_applied', attempt: 1 });
+  expect(await probe(toolOf(), contextOf(key, 1))).toEqual(voided(1));
   never.open();
   expect(await ended).toMatchObject({ notApplied: true });
   expect(await balance()).toBe(100);

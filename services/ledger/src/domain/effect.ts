@@ -32,6 +32,28 @@ export interface EffectFacts {
   /** Null for an effect that needs no further attempt sent (fired locally, and ended). */
   readonly args: Json;
   readonly fence: number;
+  /** When the first attempt was sent, as far as is known: what a limit on elapsed time counts from. */
+  readonly since: Instant | null;
+  /** Attempts at effects that the run may make in all. */
+  readonly attemptsMax: number | null;
+  /** The step whose arguments this one mends. */
+  readonly repairs: Step | null;
+  /** What was acted upon, by attempt: a later end may say the opposite. */
+  readonly words: ReadonlyMap<Attempt, Word>;
+}
+
+/** A word on what became of one attempt, and whose it is. */
+export interface Word {
+  readonly applied: boolean;
+  readonly status: 'succeeded' | 'rejected' | 'failed' | 'not_applied';
+  readonly by: string;
+}
+
+/** The attempt before, where another one waits for its turn: nothing it may have done is forgotten. */
+export interface Before {
+  readonly failure: Failure;
+  /** The latest moment at which its host can have decided to fire; null where nobody knows. */
+  readonly notAfter: Instant | null;
 }
 
 export interface Dispatched {
@@ -39,14 +61,18 @@ export interface Dispatched {
   readonly pool: Pool;
   readonly notAfter: Instant;
   readonly deadline: Instant;
+  /** Without a sign of life by then it is lost; null: only its deadline counts. */
+  readonly aliveUntil: Instant | null;
   readonly taskSeq: number;
 }
 
 /** `late`: ends that are in the stream already, by their token, so that each is recorded once. */
 export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | ({ readonly status: 'dispatched' } & Dispatched)
-    | { readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant; readonly failure: Failure }
-    | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null }
+    /** May not be sent yet; has not fired. */
+    | { readonly status: 'held'; readonly attempt: Attempt; readonly until: Instant; readonly because: string; readonly before: Before | null }
+    | ({ readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant } & Before)
+    | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null; readonly operationId: string | undefined }
     /** Waits for the outcome of another run's effect under the same key. */
     | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
     | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence; /** By the outcome of another run's effect under the same key. */ readonly replayed: boolean }
@@ -63,6 +89,7 @@ export const noEffects: RunEffects = new Map();
 export const isOpen = (effect: Effect): boolean => {
   switch (effect.status) {
     case 'dispatched':
+    case 'held':
     case 'retry_scheduled':
     case 'unknown':
     case 'joined':
@@ -81,7 +108,9 @@ export const isOpen = (effect: Effect): boolean => {
 export function dueAt(effect: Effect): Instant | null {
   switch (effect.status) {
     case 'dispatched':
-      return effect.deadline;
+      return lostAt(effect);
+    case 'held':
+      return effect.until;
     case 'retry_scheduled':
       return effect.retryAt;
     case 'joined':
@@ -89,6 +118,19 @@ export function dueAt(effect: Effect): Instant | null {
     default:
       return null;
   }
+}
+
+/** The latest attempt that a host was given. */
+export const lastSent = ({ status, attempt }: Effect): number => (status === 'held' ? attempt - 1 : attempt);
+
+/** When the ledger gives an attempt up if it hears nothing. */
+export const lostAt = ({ deadline, aliveUntil }: Dispatched): Instant => Math.min(deadline, aliveUntil ?? deadline);
+
+/** Attempts made in the whole run. */
+export function attemptsOf(effects: RunEffects): number {
+  let sum = 0;
+  for (const effect of effects.values()) sum += effect.status === 'joined' || effect.status === 'conflicted' ? 0 : effect.status === 'held' ? effect.attempt - 1 : effect.attempt;
+  return sum;
 }
 
 export function evolve(effects: RunEffects, event: EffectEvent): RunEffects {
@@ -99,40 +141,49 @@ export function evolve(effects: RunEffects, event: EffectEvent): RunEffects {
 function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | undefined {
   switch (event.type) {
     case 'EffectDispatched': {
-      const { step, key, tool, effect, keyScope, digest, args, fence, attempt, pool, notAfter, deadline, taskSeq } = event.data;
-      const facts = { step, key, tool, effect, keyScope, digest, fence, args: args ?? before?.args ?? null, late: before?.late ?? new Set<string>() };
-      return { ...facts, status: 'dispatched', attempt, pool, notAfter, deadline, taskSeq };
+      const { attempt, pool, notAfter, deadline, taskSeq, aliveUntil } = event.data;
+      return { ...sent(before, event.data), status: 'dispatched', attempt, pool, notAfter, deadline, taskSeq, aliveUntil: aliveUntil ?? null };
     }
-    case 'EffectJoined': {
-      const { step, key, tool, digest, owner } = event.data;
-      return { step, key, tool, effect: 'irreversible', keyScope: 'target', digest, args: null, fence: 0, late: new Set(), status: 'joined', owner, attempt: 1 };
+    case 'EffectHeld': {
+      // Its time counts from when it is sent, not from when it begins to wait.
+      const { since: _, ...facts } = event.data;
+      return { ...sent(before, facts), status: 'held', attempt: facts.attempt, until: facts.until, because: facts.message, before: beforeOf(before) };
     }
-    case 'EffectConflicted': {
-      const { step, key, tool, digest, owner } = event.data;
-      return { step, key, tool, effect: 'irreversible', keyScope: 'target', digest, args: null, fence: 0, late: new Set(), status: 'conflicted', owner, attempt: 1 };
-    }
+    case 'EffectProgressed':
+      return before?.status === 'dispatched' && before.attempt === event.data.attempt ? { ...before, aliveUntil: event.data.aliveUntil } : before;
+    case 'EffectJoined':
+      return { ...shared(event.data), status: 'joined', owner: event.data.owner, attempt: 1 };
+    case 'EffectConflicted':
+      return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...facts, status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence, replayed: event.data.replayed !== undefined };
+      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence, replayed: event.data.replayed !== undefined };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'rejected', attempt: event.data.attempt, reason: event.data.reason, evidence: event.data.evidence };
+      return facts && { ...withWord(facts, event.data, { applied: false, status: 'rejected', by: event.data.evidence.kind }), status: 'rejected', attempt: event.data.attempt, reason: event.data.reason, evidence: event.data.evidence };
     }
     case 'EffectFailed': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'failed', attempt: event.data.attempt, failure: event.data.failure, evidence: event.data.evidence };
+      const { attempt, failure, evidence } = event.data;
+      // A failed attempt at what may fire again is no word on whether it was applied.
+      const said = facts !== undefined && (facts.effect === 'irreversible' || failure.notApplied === true);
+      return facts && { ...(said ? withWord(facts, event.data, { applied: false, status: 'failed', by: evidence.kind }) : facts), status: 'failed', attempt, failure, evidence };
     }
     case 'EffectRetryScheduled': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'retry_scheduled', attempt: event.data.attempt, retryAt: event.data.retryAt, failure: event.data.failure };
+      const { attempt, failure, retryAt } = event.data;
+      const notAfter = before !== undefined && 'notAfter' in before ? before.notAfter : null;
+      return facts && { ...(failure.notApplied === true ? withWord(facts, event.data, { applied: false, status: 'failed', by: 'host' }) : facts), status: 'retry_scheduled', attempt, retryAt, failure, notAfter };
     }
     case 'EffectOutcomeUnknown': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null };
+      return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
     case 'LateResultRecorded':
       return before && { ...before, late: new Set(before.late).add(lateToken(event.data.attempt, event.data.outcome)) };
+    case 'VerdictContradicted':
+      return before && { ...before, late: new Set(before.late).add(contradictionToken(event.data.attempt, event.data.outcome)) };
     case 'DuplicateEffectDetected':
       return before && { ...before, late: new Set(before.late).add(duplicateToken(event.data.attempts)) };
     default:
@@ -142,6 +193,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
 
 /** One end of one attempt: the same, told twice, is one piece of evidence. */
 export const lateToken = (attempt: Attempt, outcome: Outcome): string => `${attempt}:${JSON.stringify(outcome)}`;
+export const contradictionToken = (attempt: Attempt, outcome: Outcome): string => `contradiction:${lateToken(attempt, outcome)}`;
 export const duplicateToken = (attempts: readonly Attempt[]): string => `duplicate:${[...attempts].sort((a, b) => a - b).join(',')}`;
 
 /** What an attempt's end came to, in the words of its event: whoever reports it again says nothing new. Null for a success, which is told apart by its attempt. */
@@ -166,16 +218,65 @@ function withEnd(facts: Facts | undefined, event: EffectEvent): Facts | undefine
 
 type Facts = EffectFacts & { readonly late: ReadonlySet<string> };
 
+type Sent = { step: Step; key: OperationKey; tool: Named; effect: EffectClass; keyScope: 'run' | 'target'; digest: Digest; fence: number } & {
+  args?: Json | undefined;
+  since?: Instant | undefined;
+  attemptsMax?: number | undefined;
+  repairs?: Step | undefined;
+};
+
+/** Facts of an effect that is sent, or waits to be: what its first event said holds. */
+function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, digest, fence, args, since, attemptsMax, repairs }: Sent): Facts {
+  return {
+    step,
+    key,
+    tool,
+    effect,
+    keyScope,
+    digest,
+    fence,
+    args: args ?? before?.args ?? null,
+    since: before?.since ?? since ?? null,
+    attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
+    repairs: before?.repairs ?? repairs ?? null,
+    words: before?.words ?? new Map<Attempt, Word>(),
+    late: before?.late ?? new Set<string>(),
+  };
+}
+
+/** Facts of an effect whose key another run holds. */
+const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
+
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, words, late }: Facts): Facts => ({
+  step,
+  key,
+  tool,
+  effect,
+  keyScope,
+  digest,
+  args,
+  fence,
+  since,
+  attemptsMax,
+  repairs,
+  words,
+  late,
+});
+
 /** The facts so far, or those that the first word on a locally fired effect brings. */
-function factsOf(
-  before: Effect | undefined,
-  data: { step: Step; key: OperationKey; local?: { tool: Named; effect: EffectClass; digest: Digest; args?: Json | undefined } | undefined },
-): Facts | undefined {
-  if (before !== undefined) {
-    const { step, key, tool, effect, keyScope, digest, args, fence, late } = before;
-    return { step, key, tool, effect, keyScope, digest, args, fence, late };
-  }
-  const { local } = data;
-  if (local === undefined) return undefined;
-  return { step: data.step, key: data.key, tool: local.tool, effect: local.effect, keyScope: 'run', digest: local.digest, args: local.args ?? null, fence: 0, late: new Set() };
+function factsOf(before: Effect | undefined, data: { step: Step; key: OperationKey; local?: Omit<Sent, 'step' | 'key' | 'keyScope' | 'fence'> | undefined }): Facts | undefined {
+  if (before !== undefined) return factsIn(before);
+  const { local, step, key } = data;
+  return local === undefined ? undefined : sent(undefined, { ...local, step, key, keyScope: 'run', fence: 0 });
+}
+
+/** `said` by the attempt's own end; where a case settled it, that is whose word it is. */
+function withWord(facts: Facts, { attempt, reconciled }: { attempt: Attempt; reconciled?: { by: string } | undefined }, said: Word): Facts {
+  const word = reconciled === undefined ? said : { ...said, status: said.applied ? said.status : ('not_applied' as const), by: reconciled.by };
+  return { ...facts, words: new Map(facts.words).set(attempt, word) };
+}
+
+function beforeOf(before: Effect | undefined): Before | null {
+  if (before?.status === 'held') return before.before;
+  return before?.status === 'retry_scheduled' ? { failure: before.failure, notAfter: before.notAfter } : null;
 }

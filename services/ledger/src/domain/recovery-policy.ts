@@ -1,22 +1,10 @@
-import type { EffectClass, FailureClass } from '@holdfast/protocol';
+import type { EffectClass, FailureClass, Recovery, ToolContract } from '@holdfast/protocol';
 
-/**
- * What follows from a failed attempt.
- * `retry`: another attempt under the same key, by the contract's back-off, while its budget lasts.
- * `retry_if_not_applied`: only when whoever reports the failure knows that nothing was applied;
- *   else nobody knows, and the outcome is unknown.
- * `retry_once`: one more attempt, then fail.
- * `fail`: the effect did not happen; the agent decides what next.
- * `reject`: the business (or a person) said no.
- * `unknown`: nobody knows whether it happened; never tried again without evidence.
- */
-export type Recovery = 'retry' | 'retry_if_not_applied' | 'retry_once' | 'fail' | 'reject' | 'unknown';
-
-/** Failure class × effect class. Doesn't compile until it is full. Contracts may override it later. */
+/** Failure class × effect class. Doesn't compile until it is full. */
 export const recoveryPolicy: Record<FailureClass, Record<EffectClass, Recovery>> = {
-  invalid_request: { pure: 'fail', idempotent: 'fail', irreversible: 'fail' },
+  invalid_request: { pure: 'repair_once', idempotent: 'repair_once', irreversible: 'repair_once' },
   // The effect may well have happened: only its answer was unusable.
-  invalid_output: { pure: 'fail', idempotent: 'fail', irreversible: 'unknown' },
+  invalid_output: { pure: 'repair_once', idempotent: 'repair_once', irreversible: 'unknown' },
   permission_denied: { pure: 'fail', idempotent: 'fail', irreversible: 'fail' },
   policy_denied: { pure: 'fail', idempotent: 'fail', irreversible: 'fail' },
   business_rejected: { pure: 'reject', idempotent: 'reject', irreversible: 'reject' },
@@ -31,3 +19,35 @@ export const recoveryPolicy: Record<FailureClass, Record<EffectClass, Recovery>>
   expired: { pure: 'retry', idempotent: 'retry', irreversible: 'retry_if_not_applied' },
   incompatible_state: { pure: 'fail', idempotent: 'fail', irreversible: 'unknown' },
 };
+
+/** Whether a failure of this class leaves it open if a change was applied all the same, where nobody says that it was not. */
+const LEAVES_DOUBT: Readonly<Record<FailureClass, boolean>> = {
+  invalid_request: false,
+  invalid_output: true,
+  permission_denied: false,
+  policy_denied: false,
+  business_rejected: false,
+  human_rejected: false,
+  transient: true,
+  overloaded: true,
+  partial_effect: true,
+  unknown_outcome: true,
+  concurrency_conflict: false,
+  cancelled: true,
+  expired: false,
+  incompatible_state: false,
+};
+
+export const leavesDoubt = (failure: { readonly class: FailureClass; readonly notApplied?: boolean | undefined }, effect: EffectClass): boolean =>
+  effect !== 'pure' && failure.notApplied !== true && LEAVES_DOUBT[failure.class];
+
+/** Classes after which another tool may take over. Authorisation fails closed, and what the business refused stays refused. */
+const MAY_FALL_BACK: ReadonlySet<FailureClass> = new Set<FailureClass>(['invalid_request', 'invalid_output', 'transient', 'overloaded', 'unknown_outcome', 'concurrency_conflict', 'expired']);
+export const mayFallBack = (failureClass: FailureClass): boolean => MAY_FALL_BACK.has(failureClass);
+
+/** The contract's word where it has one, else the default. No contract makes an irreversible effect fire again without evidence. */
+export function recoveryOf(contract: ToolContract | null, failureClass: FailureClass, effect: EffectClass): Recovery {
+  const stated = contract?.recovery?.[failureClass];
+  if (stated === undefined) return recoveryPolicy[failureClass][effect];
+  return effect === 'irreversible' && (stated === 'retry' || stated === 'retry_once') ? 'retry_if_not_applied' : stated;
+}

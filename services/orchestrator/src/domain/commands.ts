@@ -60,6 +60,8 @@ export type RunCommand =
   /** The ledger's word. */
   | { readonly type: 'settle'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly outcome: Exclude<Outcome, { status: 'unknown' }> }
   | { readonly type: 'block'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly cause: UnknownCause; readonly message: string }
+  /** The ledger sends another attempt after an unknown one, since that was proved not applied. */
+  | { readonly type: 'release'; readonly at: Instant; readonly step: Step; readonly attempt: Attempt; readonly because: string }
   | { readonly type: 'unreadable'; readonly at: Instant; readonly intent: string; readonly reason: RejectReason; readonly message: string; readonly token: string }
   | { readonly type: 'poison'; readonly at: Instant; readonly message: string };
 
@@ -89,4 +91,6 @@ export interface Refusal {
   readonly observed?: readonly Step[];
   /** A local call that may have fired before it was refused: it still holds its key. */
   readonly bound?: RequestedCall;
+  /** The same of the calls of a group. */
+  readonly boundGroup?: readonly RequestedCall[];
 }

@@ -12,14 +12,13 @@ import {
   RunFinished,
   RunQuarantined,
   RunResumed,
+  StepReleased,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
   StepsReported,
   type Fence,
   type Lease,
-  type MessageOf,
-  type RunGranted,
   type Named,
   type RequestedCall,
   type Report,
@@ -28,7 +27,7 @@ import {
 } from '@holdfast/protocol';
 import type { CallIdentity, Holder, IgnoreReason, Refusal, RunCommand } from './commands.js';
 import { finalEffects, stepCounts } from './ending.js';
-import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent } from './run.js';
+import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
 export type RunDecision = Decision<RunEvent, IgnoreReason, Refusal>;
 type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;
@@ -60,6 +59,8 @@ export function decide(command: RunCommand, run: Run): RunDecision {
       return settle(command, run);
     case 'block':
       return block(command, run);
+    case 'release':
+      return release(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -78,6 +79,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'grant':
     case 'settle':
     case 'block':
+    case 'release':
     case 'poison':
       return ignore('run_over');
     case 'unreadable':
@@ -154,8 +156,8 @@ export function news(run: KnownRun, reports: readonly Report[] | undefined): Set
       if (report.outcome.status === 'succeeded') fresh.push(report);
       continue;
     }
-    const { tool, effect, key, digest, args } = step.call;
-    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args }) } });
+    const { tool, effect, key, digest, args, attemptsMax, repairs } = step.call;
+    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args, ...defined({ attemptsMax, repairs }) }) } });
   }
   return fresh;
 }
@@ -183,45 +185,63 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   const before = run.steps.get(step);
   const { contract } = identity;
   const fire = data.fire ?? 'granted';
+  const recorded = recordedAs(run, step);
   // A worker fires a local call once its intent is acknowledged, before it hears of a refusal.
-  const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && before === undefined;
-  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(data, identity, contract) } : because, data);
+  const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && recorded === null;
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(run, data, identity, contract) } : because, data);
 
-  if (before !== undefined && !(before.kind === 'call' && before.bound && sameCall(before.call, tool, identity))) {
+  if (recorded !== null && !boundTo(before, tool, identity)) {
     return (
       knownStep(run, before, data, identity) ??
       no(
         closed(run, 'CallTool', data, at) ?? {
           ...place,
           reason: 'operation_conflict',
-          message: `step ${step} is recorded as ${describe(before)}; another tool, target or other arguments fire nothing. Use a new step, or adopt the recorded intent`,
+          message: `step ${step} is recorded as ${recorded}; another tool, target or other arguments fire nothing. Use a new step, or adopt the recorded intent`,
           token: `conflict:${step}:${identity.key}:${identity.digest}`,
         },
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? overBudget(run, 1, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
   if (bad !== null) return no(bad);
   if (contract === null || (fire === 'local' && !mayFireLocally(contract))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
   }
-  return record(EffectRequested({ call: requestedCall(data, identity, contract), fire, ...progressOf(run, data) }));
+  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
 }
 
 const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run';
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
-function knownStep(run: KnownRun, before: NonNullable<ReturnType<KnownRun['steps']['get']>>, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
-  if (before.kind !== 'call') return null;
+function knownStep(run: KnownRun, before: StepState | undefined, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
+  if (before?.kind !== 'call') return null;
   if (sameCall(before.call, data.tool, identity)) return onlyReports(run, data, 'duplicate');
   return data.onConflict === 'adopt' && before.call.tool.name === data.tool.name ? onlyReports(run, data, 'adopted') : null;
 }
 
 const sameCall = (recorded: RequestedCall, tool: Named, identity: CallIdentity): boolean => sameNamed(recorded.tool, tool) && recorded.key === identity.key && recorded.digest === identity.digest;
 
-const describe = (step: NonNullable<ReturnType<KnownRun['steps']['get']>>): string => (step.kind === 'call' ? `a call of ${step.call.tool.name}` : `${step.as} "${step.name}"`);
+/** A refused local call that may have fired is asked for again, the same: now it is taken. */
+const boundTo = (before: StepState | undefined, tool: Named, identity: CallIdentity): boolean => before?.kind === 'call' && before.bound && sameCall(before.call, tool, identity);
 
-function requestedCall(data: { step: Step; tool: Named; args: RequestedCall['args']; target?: string | undefined }, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
+/** What stands under a step, in words; null when it is free. A group holds its own step as well as its members'. */
+function recordedAs(run: KnownRun, step: Step): string | null {
+  const state = run.steps.get(step);
+  if (state === undefined) return run.groups.has(step) ? 'a group' : null;
+  return state.kind === 'call' ? `a call of ${state.call.tool.name}` : `${state.as} "${state.name}"`;
+}
+
+interface Wish {
+  readonly step: Step;
+  readonly tool: Named;
+  readonly args: RequestedCall['args'];
+  readonly target?: string | undefined;
+  readonly repairs?: Step | undefined;
+  readonly fallbackFor?: Step | undefined;
+}
+
+function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
   return {
     step: data.step,
     tool: data.tool,
@@ -232,6 +252,7 @@ function requestedCall(data: { step: Step; tool: Named; args: RequestedCall['arg
     key: identity.key,
     digest: identity.digest,
     digestVersion: identity.digestVersion,
+    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax }),
   };
 }
 
@@ -245,6 +266,20 @@ function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 
   return null;
 }
 
+/** A call that mends or replaces another must name one that failed so, and that nothing else answers yet. */
+function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'call'>['data'], place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
+  const answered = repairs ?? fallbackFor;
+  if (answered === undefined) return null;
+  const no = (message: string): Refusal => ({ ...place, reason: 'invalid', message, token: `answers:${place.step ?? ''}:${answered}` });
+  if (repairs !== undefined && fallbackFor !== undefined) return no('a call either mends a failed step or takes over for it, not both');
+  const failed = run.steps.get(answered);
+  const failure = failed?.kind === 'call' && failed.outcome?.status === 'failed' ? failed.outcome.failure : null;
+  if (failed?.kind !== 'call' || failure === null) return no(`step ${answered} is no call that failed`);
+  for (const step of run.steps.values()) if (step.kind === 'call' && (step.call.repairs ?? step.call.fallbackFor) === answered && (step.call.repairs === undefined) === (repairs === undefined)) return no(`step ${answered} is answered by step ${step.call.step} already`);
+  if (repairs !== undefined) return failure.repairable === true && sameNamed(failed.call.tool, tool) ? null : no(`step ${answered} can't be mended by a call of ${tool.name}`);
+  return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
+}
+
 function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
   const { stepsMax } = run.budgets;
   if (stepsMax === undefined || run.steps.size + more <= stepsMax) return null;
@@ -254,24 +289,41 @@ function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' |
 function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
   const { step, fence, calls } = data;
   const place = { intent: 'CallGroup', step, ...defined({ fence }) };
-  const known = calls.map(({ step: member }) => run.steps.get(member));
-  if (known.every((state, i) => state?.kind === 'call' && sameCall(state.call, calls[i]?.tool ?? state.call.tool, identities[i] ?? state.call as never))) return onlyReports(run, data, 'duplicate');
-  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, calls.length, place);
-  if (shut !== null) return refusal(run, shut, data);
-  if (known.some((state) => state !== undefined)) {
-    return refusal(run, { ...place, reason: 'operation_conflict', message: `a step of group ${step} is recorded otherwise`, token: `conflict:${step}:group` }, data);
-  }
-  const requested: RequestedCall[] = [];
-  for (const [i, member] of calls.entries()) {
+  const members = calls.flatMap((call, i) => {
     const identity = identities[i];
-    if (identity === undefined) continue;
-    const at = { ...place, step: member.step };
-    const bad = unacceptable(member.tool, identity, at);
-    if (bad !== null) return refusal(run, bad, data);
-    if (identity.contract === null || !mayFireLocally(identity.contract)) {
-      return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data);
+    return identity === undefined ? [] : [{ call, identity, before: run.steps.get(call.step) }];
+  });
+  if (members.every(({ call, identity, before }) => before?.kind === 'call' && !before.bound && sameCall(before.call, call.tool, identity))) return onlyReports(run, data, 'duplicate');
+
+  // A worker fires the calls of a group once it is acknowledged, before it hears of a refusal.
+  const mayHaveFired = members.flatMap(({ call, identity }) => {
+    const { contract } = identity;
+    return recordedAs(run, call.step) === null && call.step !== step && contract?.effect === 'idempotent' && mayFireLocally(contract) ? [requestedCall(run, call, identity, contract)] : [];
+  });
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired.length === 0 ? because : { ...because, boundGroup: mayHaveFired }, data);
+
+  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place);
+  if (shut !== null) return no(shut);
+  const taken = recordedAs(run, step);
+  if (taken !== null) return no({ ...place, reason: 'operation_conflict', message: `step ${step} is recorded as ${taken}; a group needs a step of its own`, token: `conflict:${step}:group` });
+  const seen = new Set<Step>([step]);
+  const requested: RequestedCall[] = [];
+  for (const { call, identity, before } of members) {
+    const at = { ...place, step: call.step };
+    if (seen.has(call.step)) {
+      return no({ ...at, reason: 'group_not_allowed', message: `step ${call.step} stands twice in group ${step}: each call needs a step of its own, and so does the group`, token: `twice:${step}:${call.step}` });
     }
-    requested.push(requestedCall(member, identity, identity.contract));
+    seen.add(call.step);
+    const other = recordedAs(run, call.step);
+    if (other !== null && !boundTo(before, call.tool, identity)) {
+      return no({ ...place, reason: 'operation_conflict', message: `step ${call.step} of group ${step} is recorded as ${other}`, token: `conflict:${step}:group` });
+    }
+    const bad = unacceptable(call.tool, identity, at);
+    if (bad !== null) return no(bad);
+    if (identity.contract === null || !mayFireLocally(identity.contract)) {
+      return no({ ...at, reason: 'group_not_allowed', message: `tool ${call.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${call.step}` });
+    }
+    requested.push(requestedCall(run, call, identity, identity.contract));
   }
   return record(GroupRequested({ step, calls: requested, ...progressOf(run, data) }));
 }
@@ -282,12 +334,13 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
   const intent = command.type === 'record' ? 'RecordStep' : 'ReportTry';
   const before = run.steps.get(step);
   const attempt = command.type === 'try' ? command.data.attempt : null;
-  if (before !== undefined) {
-    const same = before.kind !== 'call' && before.as === kind && before.name === name;
+  const recorded = recordedAs(run, step);
+  if (recorded !== null) {
+    const same = before !== undefined && before.kind !== 'call' && before.as === kind && before.name === name;
     if (same && (before.kind === 'record' || (attempt !== null && attempt <= before.attempt) || before.retryAt === null)) return onlyReports(run, data, 'duplicate');
     if (!same) {
       const shut = closed(run, intent, data, at);
-      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${describe(before)}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
+      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${recorded}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
     }
   }
   const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
@@ -305,8 +358,11 @@ function report({ data }: Command<'report'>, run: KnownRun): RunDecision {
   // Results are evidence: no fence refuses them. The order in which code was told is the holder's word alone.
   const settles = news(run, data.settles);
   const mine = run.status === 'open' && (data.fence === undefined ? run.lease === null : data.fence === run.lease?.fence);
-  if (settles.length === 0) return ignore('nothing_new');
-  return record(StepsReported({ settles, ...(mine && data.observed !== undefined && data.observed.length > 0 ? { observed: data.observed } : {}), ...defined({ fence: data.fence }) }));
+  // Code is told of each completion once: what is known to have been told is this report read again.
+  const known = new Set(mine && data.observed !== undefined ? run.observed : []);
+  const told = mine ? (data.observed ?? []).filter((step) => !known.has(step)) : [];
+  if (settles.length === 0 && told.length === 0) return ignore('nothing_new');
+  return record(StepsReported({ ...(settles.length === 0 ? {} : { settles }), ...(told.length === 0 ? {} : { observed: told }), ...defined({ fence: data.fence }) }));
 }
 
 function finish({ data, at }: Command<'finish'>, run: KnownRun): RunDecision {
@@ -361,21 +417,6 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   );
 }
 
-/** The event that a grant shows to have been decided, where the stream does not hold it: its fence must not be given out again. */
-export function grantedBefore({ worker, fence }: MessageOf<typeof RunGranted>['data'], run: Run): RunEvent | null {
-  if (run.status !== 'open' || fence <= (run.lease?.fence ?? 0)) return null;
-  // Under no announcement: whoever holds the lane gets the next fence.
-  const lease: Lease = { fence, worker, taken: -1 };
-  if (run.lease === null) return LeaseGranted({ lease, because: 'worker_arrived' });
-  return RunResumed({
-    lease,
-    because: 'worker_changed',
-    revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
-    replayed: 0,
-    refired: openSteps(run).flatMap(({ fire, call: { step }, attempt }) => (fire === 'local' ? [{ step, attempt: attempt + 1 }] : [])),
-  });
-}
-
 function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
@@ -383,11 +424,20 @@ function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): R
   return record(EffectSettled({ step, attempt, outcome }));
 }
 
+/** A word of the ledger on an attempt after which another one was released already: it has been read before. */
+const isPast = ({ fire, attempt }: CallStep, told: number): boolean => fire === 'granted' && told < attempt;
+
 function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null) return ignore('already_settled');
+  if (state.outcome !== null || isPast(state, attempt)) return ignore('already_settled');
   return record(RunBlocked({ step, attempt, cause, message, since: at }));
+}
+
+function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
+  const state = run.steps.get(step);
+  if (state?.kind !== 'call') return ignore('step_unknown');
+  return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
 }
 
 /** Leaves out members without a value, so that they don't stand as `undefined`. */

@@ -16,6 +16,7 @@ export function finalEffects(run: RunFacts): Final[] {
       outcome: step.outcome?.status ?? 'unknown',
       evidence: evidenceOf(step),
       attempts: step.attempt,
+      ...(step.call.fallbackFor === undefined ? {} : { fallbackFor: step.call.fallbackFor }),
     });
   }
   return effects;

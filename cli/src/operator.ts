@@ -1,0 +1,66 @@
+import { randomUUID } from 'node:crypto';
+import { userInfo } from 'node:os';
+import type { Command } from 'commander';
+import { decodeHeaders, encodeHeaders, parseJson, topics, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { createWriter, laneOf, partitionsOf, tail } from '@holdfast/runtime/kafka';
+import { isObject } from './json.js';
+import { CliError } from './failure.js';
+
+/** How long an answer is waited for, milliseconds. */
+const ANSWER_WITHIN_MS = 20_000;
+
+export interface Answer {
+  readonly type: string;
+  readonly data: { readonly [member: string]: Json };
+}
+
+/**
+ * Publishes an operator's command and waits for the event that answers it. Once it is written it
+ * will be decided, whether or not anybody waits.
+ * @throws CliError when no answer came in time
+ */
+export async function command(options: { brokers: readonly string[]; answersOn: string; run: string; tenant: string; id: string; message: Message; withinMs?: number }): Promise<Answer> {
+  const { brokers, answersOn, run, tenant, id, message, withinMs = ANSWER_WITHIN_MS } = options;
+  const lane = laneOf(run, await partitionsOf(brokers, topics.operatorCommands));
+  let answered: (answer: Answer) => void = () => undefined;
+  const answer = new Promise<Answer>((resolve) => (answered = resolve));
+  const reader = await tail({
+    brokers,
+    topic: answersOn,
+    lanes: [lane],
+    from: 'end',
+    onRecord: (record) => {
+      const envelope = decodeHeaders(record.headers, record.key, record.time);
+      const parsed = parseJson(record.value ?? '');
+      if (envelope?.subject !== run || !parsed.ok || !isObject(parsed.value)) return;
+      if (parsed.value['command'] === id) answered({ type: envelope.type, data: parsed.value });
+    },
+  });
+  const writer = await createWriter({ brokers, clientId: `cli-${id}` });
+  let timer: NodeJS.Timeout | undefined;
+  try {
+    await reader.caughtUp;
+    const headers = encodeHeaders({ id, type: message.type, source: 'holdfast/cli', subject: run, time: Date.now(), tenant });
+    await writer.publish([{ topic: topics.operatorCommands, key: run, headers, value: JSON.stringify(message.data) }]);
+    const late = new Promise<never>((_, reject) => {
+      timer = setTimeout(() => reject(new CliError(`the command is written and will be decided, but nothing answered within ${withinMs / 1000} s: is the service that owns it running?`)), withinMs);
+    });
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+    await Promise.all([reader.close(), writer.close()]);
+  }
+}
+
+export const newCommandId = (): string => randomUUID();
+
+/** Options that say who acts. Whoever may write to `operator.commands` is believed; the gateway checks people first. */
+export const withOperator = (made: Command): Command =>
+  made
+    .option('--as <name>', 'who decides (default: HOLDFAST_OPERATOR, else the user of this machine)')
+    .option('--role <role...>', 'roles of whoever decides (default: HOLDFAST_ROLES, separated by commas, else operator)');
+
+export function operatorOf({ as: name, role }: { as?: string; role?: string[] }): Operator {
+  const roles = role ?? process.env['HOLDFAST_ROLES']?.split(',').map((each) => each.trim()).filter((each) => each !== '') ?? ['operator'];
+  return { name: name ?? process.env['HOLDFAST_OPERATOR'] ?? userInfo().username, roles };
+}

@@ -1,0 +1,4 @@
+import { startService } from '@holdfast/runtime/nest';
+import { ReconciliationModule } from './module.js';
+
+startService({ name: 'reconciliation', module: ReconciliationModule });
