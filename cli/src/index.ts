@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
+import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
 import { EXIT } from './failure.js';
@@ -9,6 +10,7 @@ export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
 export { readStreams } from './audit/read-events.js';
 export { verify } from './audit/verify.js';
+export { rebuildService } from './rebuild.js';
 export { showRun } from './show-run.js';
 
 export function makeProgram(): Command {
@@ -17,6 +19,7 @@ export function makeProgram(): Command {
   addRuns(program);
   addCases(program);
   addAudit(program);
+  addRebuild(program);
   return program;
 }
 

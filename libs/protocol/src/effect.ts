@@ -153,6 +153,11 @@ export const FireEffect = message(
     args: JsonValue,
     notAfter: Instant,
     timeoutMs: z.number().int(),
+    /** With these a task that outlived its event (a restored ledger) is accounted for from itself. */
+    digest: Digest.optional(),
+    keyScope: z.enum(['run', 'target']).optional(),
+    attemptsMax: z.number().int().optional(),
+    repairs: Step.optional(),
   }),
 );
 /** The attempt is not wanted any more: a host that has not fired it drops it. */
@@ -169,6 +174,8 @@ export const ProbeEffect = message(
     /** The how-manieth time the case is looked into. */
     probe: z.number().int().min(1),
     operationId: OperationId.optional(),
+    /** When it was asked: what tells it from a question that a restored service has lost. */
+    issuedAt: Instant.optional(),
     /** Absolute: an answer later than this is not waited for. */
     answerBy: Instant,
     timeoutMs: z.number().int(),
@@ -190,6 +197,6 @@ export const ProbeAnswer = z.discriminatedUnion('status', [
 ]);
 export type ProbeAnswer = z.infer<typeof ProbeAnswer>;
 
-export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), answer: ProbeAnswer, worker: WorkerId }));
+export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), /** Of the question that it answers. */ issuedAt: Instant.optional(), answer: ProbeAnswer, worker: WorkerId }));
 /** Types on `tool.results`. */
 export const toolResultMessages = [EffectReported, EffectHeartbeat, ProbeReported] as const;

@@ -11,3 +11,4 @@ export * from './reconciliation.js';
 export * from './run.js';
 export * from './task.js';
 export * from './topics.js';
+export * from './worker.js';

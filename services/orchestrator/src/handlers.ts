@@ -9,6 +9,7 @@ import {
   LaneTaken,
   laneStream,
   operationKey,
+  Pool,
   RejectReason,
   RunId,
   runTasks,
@@ -31,11 +32,11 @@ import {
   type MessageOf,
   type Named,
   type Outcome,
-  type Pool,
   type RecordStep,
   type ReportDivergence,
   type ReportSteps,
   type ReportTry,
+  type RunGranted,
   type Settled,
   type StartRun,
   type ToolContract,
@@ -43,6 +44,7 @@ import {
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
 import { decide } from './domain/decide.js';
+import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { grantPages } from './history.js';
 
@@ -168,6 +170,22 @@ export class RunHandlers {
     if (holder !== null) this.#apply(stream, run.tenant, turn, { type: 'grant', at: turn.now, holder });
   };
 
+  /** After a rebuild: what was sent to workers may be lost with the old journal, so every run of the lane is granted anew. */
+  reopen = (stream: string, turn: RunTurn): void => {
+    const lane = turn.state(stream);
+    if (lane.status !== 'lane') return;
+    const { worker, agents, offset, generation, at, rebuilt } = lane;
+    const pool = Pool.parse(stream.split('/')[1]);
+    turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
+  };
+
+  /** A grant of this orchestrator, read back while its journal is rebuilt. */
+  sent = (inbound: In<typeof RunGranted>, turn: RunTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const event = grantedBefore(inbound.data, turn.state(subject));
+    if (event !== null) turn.record(subject, tenant, event);
+  };
+
   unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
     turn.park(reason, message);
     if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
@@ -228,6 +246,7 @@ export class RunHandlers {
       tenant,
       IntentRejected({
         ...refusal,
+        ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}),
         ...(settles === undefined ? {} : { settles: [...settles] }),
         ...(bound === undefined ? {} : { bound }),
         ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
@@ -307,7 +326,7 @@ const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status 
 
 function holderOf(turn: RunTurn, pool: Pool): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
+  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset, rebuilt: lane.rebuilt } : null;
 }
 
 function generationOf(turn: RunTurn, pool: Pool): number | null {

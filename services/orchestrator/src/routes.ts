@@ -12,15 +12,21 @@ import {
   EffectSucceeded,
   FinishRun,
   intentMessages,
+  IntentRejected,
+  LaneTaken,
   laneStream,
   RecordStep,
   ReportDivergence,
   ReportSteps,
   ReportTry,
+  RunGranted,
+  runTasks,
   StartRun,
   topics,
+  type Json,
+  type Pool,
 } from '@holdfast/protocol';
-import { on, type Service } from '@holdfast/runtime';
+import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { absent, evolve, type Run, type RunEvent } from './domain/run.js';
 import type { RunHandlers } from './handlers.js';
 
@@ -45,6 +51,12 @@ export const routes = (handle: RunHandlers) => [
   on(topics.effectEvents, EffectRetryScheduled, handle.retried),
 ];
 
+/** Both name the offset of the message on `agent.intents` that they answer. */
+function answered(data: Json): { topic: string; offset: number } | null {
+  const offset = data !== null && typeof data === 'object' && 'offset' in data ? data.offset : null;
+  return typeof offset === 'number' ? { topic: topics.agentIntents, offset } : null;
+}
+
 export const orchestrator = (handle: RunHandlers): Service<Run, RunEvent> => ({
   name: 'orchestrator',
   ownTopic: topics.runEvents,
@@ -58,6 +70,11 @@ export const orchestrator = (handle: RunHandlers): Service<Run, RunEvent> => ({
   agenda: (run) => (run.status === 'open' ? { open: true, dueAt: null, tag: run.agent === null ? null : run.pool } : { open: run.status === 'lane', dueAt: null, tag: null }),
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
+  rebuild: {
+    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered },
+    reopen: handle.reopen,
+    sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
+  },
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -156,7 +156,9 @@ class KafkaLaneGroup implements LaneGroup {
       });
       return 'accepted';
     } catch (error) {
-      if (speaksOfRebalance(error)) this.#revoke();
+      // A refusal under an earlier membership says nothing about the present one.
+      const mine = this.#membership;
+      if (speaksOfRebalance(error) && mine?.memberId === membership.memberId && mine.generation === membership.generation) this.#revoke();
       return commitEndOf(error);
     }
   }

@@ -1,12 +1,14 @@
 import { serviceSource, type Message } from '@holdfast/protocol';
 import { crashPoint } from '../crash-point.js';
 import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Random } from '../ports.js';
-import type { LaneWrite, LockedStore, Store } from '../store/types.js';
+import { JournalReplaced, type LaneWrite, type LockedStore, type Store } from '../store/types.js';
 import { pause } from '../system.js';
 import { Lane } from './lane.js';
 import { Publisher } from './publisher.js';
 import type { Service } from './service.js';
 import type { Cached } from './streams.js';
+import { isDeterministic, JournalBehind, mend, message } from './faults.js';
+import { Telling } from './telling.js';
 import { decideTurn, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
@@ -73,10 +75,14 @@ export class Loop<State, Event extends Message> {
   /** Assignments are worked off one after the other, the newest last. */
   #assigning: Promise<void> = Promise.resolve();
   #assignments = 0;
+  readonly #telling: Telling;
+  /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
+  readonly #furthest = new Map<number, number>();
 
   constructor(options: LoopOptions<State, Event>) {
     this.#options = options;
     this.#inspector = new Inspector(options.service, options.laneOf);
+    this.#telling = new Telling(options.clock, (end) => this.count('progress told', end));
   }
 
   async start(): Promise<void> {
@@ -96,7 +102,7 @@ export class Loop<State, Event extends Message> {
     });
     this.#group = this.#options.join({
       onAssigned: (assignment) => this.#assigned(assignment),
-      onRevoked: () => undefined, // Every write is conditional on the epoch; what is decided may still be written.
+      onRevoked: () => this.#telling.hold(null), // Every write is conditional on the epoch; what is decided may still be written.
       onRecords: (records) => this.#arrived(records),
       onCrash: (error) => this.#options.onFatal(error),
     });
@@ -142,6 +148,7 @@ export class Loop<State, Event extends Message> {
   async #run(): Promise<void> {
     let lastWrite = this.#options.clock.now();
     while (!this.#stopping) {
+      this.#telling.tell(this.#group, [...this.#lanes.values()]);
       const works = this.#collect();
       if (works.length === 0) {
         this.#busySince = null;
@@ -238,6 +245,7 @@ export class Loop<State, Event extends Message> {
         continue;
       }
       apply();
+      this.#furthest.set(lane.id, write.progress.nextSeq);
       this.#publisher?.enqueue(write.rows);
       if (halted !== null) this.#halt(lane, halted);
       lane.trim((state, id) => service.agenda(state, id).open);
@@ -314,7 +322,7 @@ export class Loop<State, Event extends Message> {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
       if (record.offset > expected) {
-        this.#halt(lane, `offsets ${expected} to ${record.offset - 1} of ${record.topic}/${lane.id} are missing: retention or a lost topic took them before they were read`);
+        this.#halt(lane, `offsets ${expected} to ${record.offset - 1} of ${record.topic}/${lane.id} are gone: ${mend(this.#options.service.name)}`);
         return Promise.resolve();
       }
       lane.arriving.set(record.topic, record.offset + 1);
@@ -328,6 +336,7 @@ export class Loop<State, Event extends Message> {
 
   #assigned(assignment: Assignment): void {
     this.#assignments += 1;
+    this.#telling.hold(assignment.membership);
     const number = this.#assignments;
     this.#assigning = this.#assigning.then(() => this.#take(assignment, number)).catch((error: unknown) => this.#options.onFatal(error instanceof Error ? error : new Error(String(error))));
   }
@@ -351,6 +360,7 @@ export class Loop<State, Event extends Message> {
         this.#open(await this.#takeOver(wanted));
         return;
       } catch (error) {
+        if (error instanceof JournalReplaced || error instanceof JournalBehind) return this.#options.onFatal(error);
         this.#options.onAlarm('take-over', { lanes: wanted, error: message(error) });
         await pause(this.#options.clock, retryMs);
         retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
@@ -365,6 +375,8 @@ export class Loop<State, Event extends Message> {
     for (const { name } of service.inbound) ends.set(name, (await this.#group?.offsets(name)) ?? new Map<number, never>());
     const taken: Lane<State>[] = [];
     for (const mine of progress) {
+      const furthest = this.#furthest.get(mine.lane) ?? 0;
+      if (mine.nextSeq < furthest) throw new JournalBehind(service.name, mine.lane, mine.nextSeq, furthest);
       const offsets = { ...mine.offsets };
       const parked = { ...mine.parked };
       const backlog = new Map<string, number>();
@@ -378,7 +390,7 @@ export class Loop<State, Event extends Message> {
         // A mark beyond the topic's end is of another topic that had its name.
         if ((parked[topic] ?? 0) > bounds.next) parked[topic] = 0;
         if (known !== undefined && (known < bounds.first || known > bounds.next)) {
-          missing = `next offset of ${topic}/${mine.lane} is ${known}, the topic has ${bounds.first} to ${bounds.next}: messages are missing; rebuild the lane from the journals`;
+          missing = `${topic}/${mine.lane} is to be read from offset ${known} and has ${bounds.first} to ${bounds.next}: ${mend(service.name)}`;
         }
       }
       const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
@@ -446,12 +458,4 @@ export class Loop<State, Event extends Message> {
     const name = `${what}: ${because}`;
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
   }
-}
-
-const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-/** Errors that the same statement would meet again: bad data, violated constraints, missing tables; not outages or conflicts. */
-function isDeterministic(error: unknown): boolean {
-  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' && /^(22|23|42)/.test(code);
 }

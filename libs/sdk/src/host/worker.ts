@@ -11,6 +11,7 @@ import type { WorkerLog } from './log.js';
 import { Outbox } from './outbox.js';
 import type { ArtifactPort, RunPort } from './port.js';
 import { Runs, type Execute } from './runs.js';
+import { Showing } from './showing.js';
 import { Slots } from './slots.js';
 import { ToolHost } from './tool-host.js';
 
@@ -52,6 +53,7 @@ export class Worker {
   readonly #local: LocalFiring;
   readonly #host: ToolHost;
   readonly #taker: LaneTaker;
+  readonly #showing: Showing;
   #stopped: Promise<void> | undefined;
 
   constructor(parts: WorkerParts) {
@@ -102,6 +104,20 @@ export class Worker {
       readLane: parts.readLane,
       announce: (lane, generation, taken, wanted) => this.#announce(lane, generation, taken, wanted),
     });
+    this.#showing = new Showing({
+      writer,
+      clock,
+      source: `worker/${id}`,
+      facts: () => ({
+        worker: id,
+        pool,
+        agents: parts.agents.map(named),
+        tools: parts.tools.map(named),
+        lanes: this.#taker.lanes,
+        generation: this.#hold.membership?.generation ?? null,
+        runs: this.#runs.size,
+      }),
+    });
   }
 
   get id(): WorkerId {
@@ -112,6 +128,7 @@ export class Worker {
   async start(): Promise<void> {
     await this.#publishContracts();
     await this.#group.start();
+    this.#showing.start();
   }
 
   /**
@@ -139,6 +156,8 @@ export class Worker {
     await this.#within(FLUSH_MS, this.#host.save());
     this.#hold.end();
     this.#outbox.close();
+    this.#taker.ended();
+    await this.#within(FLUSH_MS, this.#showing.end());
     await this.#group.stop().catch((error: unknown) => log.warn('leaving the group failed; it will notice by itself', { error: messageOf(error) }));
     await this.#parts.writer.close();
   }
@@ -198,7 +217,7 @@ export class Worker {
       lane,
       worker: id,
       generation,
-      agents: agents.map(({ name, version }) => ({ name, version })),
+      agents: agents.map(named),
       tools: [...new Set(tools.map(({ name }) => name))],
       taken: { ...taken },
     });
@@ -217,6 +236,8 @@ export class Worker {
     await Promise.all(sent);
   }
 }
+
+const named = ({ name, version }: { readonly name: string; readonly version: string }): { name: string; version: string } => ({ name, version });
 
 /** @throws InvalidDefinition when two share a name and a version */
 function byName<T extends { readonly name: string; readonly version: string }>(kind: string, definitions: readonly T[]): Map<string, T> {

@@ -1,6 +1,7 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
 import {
   DEFAULT_RETRY,
+  digestOf,
   EffectConflicted,
   EffectDispatched,
   EffectFailed,
@@ -11,12 +12,16 @@ import {
   EffectSucceeded,
   type Attempt,
   type Failure,
+  type FireEffect,
+  type Instant,
+  type MessageOf,
   type Pool,
   type RequestedCall,
+  type ToolContract,
   type UnknownCause,
 } from '@holdfast/protocol';
 import type { Command, EffectCommand, EffectDecision, IgnoreReason, Sending } from './commands.js';
-import { evolve, lostAt, noEffects, type Before, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
+import { evolve, isOpen, lastSent, lostAt, noEffects, type Before, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
 import { exhausted, fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
 import type { Gate } from './health.js';
 import { leavesDoubt } from './recovery-policy.js';
@@ -87,6 +92,42 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
       ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
     }),
   );
+}
+
+/** A task of this ledger as it is found on a topic. */
+export interface FoundTask {
+  readonly pool: Pool;
+  /** Its `ce_seq`. */
+  readonly taskSeq: number;
+  readonly sentAt: Instant;
+  /** The tool's contract; null when no worker declares it any more. */
+  readonly contract: ToolContract | null;
+}
+
+/** The event that a task shows to have been decided, where the stream does not hold it; null when it does. */
+export function sentBefore(task: MessageOf<typeof FireEffect>['data'], effect: Effect | undefined, { pool, taskSeq, sentAt, contract }: FoundTask): EffectEvent | null {
+  const { step, key, tool, attempt, fence, args, notAfter, timeoutMs, attemptsMax, repairs } = task;
+  if (effect !== undefined && (lastSent(effect) >= attempt || !isOpen(effect))) return null;
+  return EffectDispatched({
+    step,
+    key,
+    tool,
+    effect: task.effect,
+    keyScope: task.keyScope ?? effect?.keyScope ?? 'run',
+    pool,
+    digest: task.digest ?? effect?.digest ?? digestOf(args),
+    attempt,
+    fence,
+    ...(effect === undefined ? { args } : {}),
+    because: 'its task was found sent when the journal was rebuilt',
+    notAfter,
+    deadline: notAfter + timeoutMs + REPORT_GRACE_MS,
+    taskSeq,
+    since: effect?.since ?? sentAt,
+    ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
+    ...(attemptsMax === undefined ? {} : { attemptsMax }),
+    ...(repairs === undefined ? {} : { repairs }),
+  });
 }
 
 /** A sign of life prolongs the attempt; it is recorded when it prolongs it by a third of what is allowed or more. */

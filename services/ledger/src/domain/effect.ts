@@ -75,7 +75,7 @@ export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null; readonly operationId: string | undefined }
     /** Waits for the outcome of another run's effect under the same key. */
     | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
-    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence }
+    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence; /** By the outcome of another run's effect under the same key. */ readonly replayed: boolean }
     | { readonly status: 'rejected'; readonly attempt: Attempt; readonly reason: string; readonly evidence: Evidence }
     | { readonly status: 'failed'; readonly attempt: Attempt; readonly failure: Failure; readonly evidence: Evidence }
     | { readonly status: 'conflicted'; readonly attempt: Attempt; readonly owner: { readonly run: RunId; readonly step: Step } }
@@ -120,6 +120,9 @@ export function dueAt(effect: Effect): Instant | null {
   }
 }
 
+/** The latest attempt that a host was given. */
+export const lastSent = ({ status, attempt }: Effect): number => (status === 'held' ? attempt - 1 : attempt);
+
 /** When the ledger gives an attempt up if it hears nothing. */
 export const lostAt = ({ deadline, aliveUntil }: Dispatched): Instant => Math.min(deadline, aliveUntil ?? deadline);
 
@@ -154,7 +157,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
+      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence, replayed: event.data.replayed !== undefined };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);

@@ -25,7 +25,7 @@ import {
   type UnknownCause,
 } from '@holdfast/protocol';
 import type { Command, EffectDecision, Sending } from './commands.js';
-import { attemptsOf, contradictionToken, duplicateToken, endToken, lateToken, type Effect, type EffectEvent, type RunEffects } from './effect.js';
+import { attemptsOf, contradictionToken, duplicateToken, endToken, lastSent, lateToken, type Effect, type EffectEvent, type RunEffects } from './effect.js';
 import { leavesDoubt, mayFallBack, recoveryOf } from './recovery-policy.js';
 
 type Reported = Pick<Command<'report'>, 'step' | 'attempt' | 'outcome' | 'local'> & Sending;
@@ -64,9 +64,6 @@ function told(command: Reported, effect: Effect, effects: RunEffects): EffectDec
       return unreachable(effect);
   }
 }
-
-/** The latest attempt that a host was given. */
-const lastSent = ({ status, attempt }: Effect): number => (status === 'held' ? attempt - 1 : attempt);
 
 /** The ledger first hears of a locally fired effect when its worker reports an end. */
 function firstWord(command: Reported, local: NonNullable<Settled['local']>, effects: RunEffects): EffectDecision {

@@ -42,6 +42,8 @@ export interface Holder {
   readonly agents: readonly Named[];
   /** Of its announcement on `agent.intents`. */
   readonly offset: number;
+  /** How often the journal was rebuilt since: what was granted before is granted anew. */
+  readonly rebuilt: number;
 }
 
 export type RunCommand =

@@ -18,6 +18,7 @@ import {
   StepRetryScheduled,
   StepsReported,
   type Fence,
+  type Lease,
   type Named,
   type RequestedCall,
   type Report,
@@ -109,7 +110,7 @@ function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) ? { fence: 1 as Fence, worker: holder.worker, taken: holder.offset } : undefined;
+  const lease = agent !== null && holder !== null && hosts(holder, agent) ? leaseOf(holder, 1) : undefined;
   return record(
     RunAccepted({
       tenant,
@@ -122,6 +123,7 @@ function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run
   );
 }
 
+const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
 const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
 
@@ -396,9 +398,9 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
 function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
   if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
-  if (run.lease?.taken === holder.offset) return ignore('already_held');
-  if (run.lease === null) return record(LeaseGranted({ lease: { fence: 1 as Fence, worker: holder.worker, taken: holder.offset }, because: 'worker_arrived' }));
-  const lease = { fence: (run.lease.fence + 1) as Fence, worker: holder.worker, taken: holder.offset };
+  if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
+  if (run.lease === null) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
+  const lease = leaseOf(holder, run.lease.fence + 1);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -422,17 +424,20 @@ function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): R
   return record(EffectSettled({ step, attempt, outcome }));
 }
 
+/** A word of the ledger on an attempt after which another one was released already: it has been read before. */
+const isPast = ({ fire, attempt }: CallStep, told: number): boolean => fire === 'granted' && told < attempt;
+
 function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null) return ignore('already_settled');
+  if (state.outcome !== null || isPast(state, attempt)) return ignore('already_settled');
   return record(RunBlocked({ step, attempt, cause, message, since: at }));
 }
 
 function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  return state.outcome?.status === 'unknown' ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
+  return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
 }
 
 /** Leaves out members without a value, so that they don't stand as `undefined`. */

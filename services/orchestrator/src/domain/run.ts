@@ -97,6 +97,8 @@ export interface LaneHolder {
   /** Of the workers' consumer group; null when the announcement named none. */
   readonly generation: number | null;
   readonly at: Instant;
+  /** How often the journal was rebuilt since the announcement. */
+  readonly rebuilt: number;
 }
 
 export type Run =
@@ -139,7 +141,7 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
 
 export function evolve(run: Run, event: RunEvent): Run {
   if (event.type === 'LaneTaken') {
-    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0 };
+    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0, rebuilt: event.data.rebuilt ?? 0 };
   }
   if (event.type === 'RunAccepted') {
     const { data } = event;
