@@ -18,6 +18,7 @@ const WORDS = {
   test: { command: JEST },
   proof: { command: JEST, env: { HOLDFAST_PROOF: 'full' } },
   bench: { command: ['bench/dist/main.js'] },
+  'crash-matrix': { command: ['tests/dist/matrix/main.js'] },
 };
 
 const [word, ...args] = process.argv.slice(2);
