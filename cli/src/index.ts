@@ -6,6 +6,7 @@ import { addUp } from './commands/up.js';
 
 export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
+export { exportRun, historyFile } from './export-run.js';
 export { readStreams } from './audit/read-events.js';
 export { verify } from './audit/verify.js';
 export { showRun } from './show-run.js';
