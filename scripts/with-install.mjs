@@ -18,6 +18,7 @@ const WORDS = {
   test: { command: JEST },
   proof: { command: JEST, env: { HOLDFAST_PROOF: 'full' } },
   bench: { command: ['bench/dist/main.js'] },
+  report: { command: ['scripts/report.mjs'] },
   'crash-matrix': { command: ['tests/dist/matrix/main.js'] },
 };
 
