@@ -12,13 +12,14 @@ import { parseArgs } from 'node:util';
  *   --seeds 1..10000   seeds of the simulation
  *   --filter REGEX     only those cases of the crash matrix
  *   --short            outages of seconds
- *   --matrix FILE      take an earlier result of `npm run crash-matrix -- --out FILE` instead of running it
+ *   --matrix FILE      take an earlier result of `npm run crash-matrix -- --out FILE` instead of running it; several
+ *                      where parts were run apart
  *   --skip WORD        leave out simulate or mutants; may be repeated
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const REPORT = path.join(ROOT, 'docs/reliability-report.md');
 const { values } = parseArgs({
-  options: { seeds: { type: 'string', default: '1..10000' }, filter: { type: 'string' }, short: { type: 'boolean', default: false }, matrix: { type: 'string' }, skip: { type: 'string', multiple: true, default: [] } },
+  options: { seeds: { type: 'string', default: '1..10000' }, filter: { type: 'string' }, short: { type: 'boolean', default: false }, matrix: { type: 'string', multiple: true }, skip: { type: 'string', multiple: true, default: [] } },
 });
 const say = (line) => process.stderr.write(`${line}\n`);
 const { scripts } = JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8'));
@@ -52,7 +53,7 @@ async function mutants() {
 const told = ({ line, text, code }, lines) => `\`${line}\` ended with ${code}. It said${text.split('\n').length > lines ? ' (last lines)' : ''}:\n\n\`\`\`\n${text.split('\n').slice(-lines).join('\n')}\n\`\`\`\n`;
 
 async function matrix() {
-  if (values.matrix !== undefined) return JSON.parse(await readFile(values.matrix, 'utf8'));
+  if (values.matrix !== undefined) return joined(await Promise.all(values.matrix.map(async (file) => JSON.parse(await readFile(file, 'utf8')))));
   const dir = await mkdtemp(path.join(os.tmpdir(), 'hf-report-'));
   try {
     const out = path.join(dir, 'matrix.json');
@@ -61,6 +62,14 @@ async function matrix() {
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
+}
+
+/** Parts of one matrix that were run apart; the last result of a case stands. */
+function joined(results) {
+  const rows = new Map(results.flatMap(({ rows: some }) => some.map((row) => [row.case, row])));
+  const none = new Map(results.flatMap(({ none: some }) => some.map((each) => [each.name, each])));
+  const total = (member) => results.reduce((sum, result) => sum + result[member], 0);
+  return { rows: [...rows.values()], none: [...none.values()], copies: total('copies'), seconds: total('seconds'), whole: results.every(({ whole }) => whole) };
 }
 
 const seconds = (ms) => (ms === null ? '–' : `${(ms / 1000).toFixed(1)} s`);

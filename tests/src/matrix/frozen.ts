@@ -1,7 +1,9 @@
+import { topics } from '@holdfast/protocol';
 import type { ServiceName } from '../support/stack.js';
 import { SERVICES } from '../support/stack.js';
 import type { Ground } from './ground.js';
 import { loadOf, underLoad, type Case } from './load.js';
+import type { Arrival } from './sink.js';
 
 const FROZEN_RUNS = 12;
 
@@ -20,6 +22,7 @@ const worker: Case = {
     const heirs: { kill(signal: 'SIGTERM'): Promise<unknown> }[] = [];
     try {
       return await underLoad(ground, name, plans, async () => {
+        const frozenAt = Date.now();
         zombie.signal('SIGSTOP');
         heirs.push(await ground.startWorker('heir'));
         await ground.until('the other has taken every lane', () => ground.stack.lanes.every((lane) => holderOf(ground, lane).startsWith('heir.')));
@@ -27,7 +30,8 @@ const worker: Case = {
         zombie.signal('SIGCONT');
         ground.sink.openGate(gate);
         await ground.until('the runs end', () => ground.allEnded(plans), 120_000).catch(() => undefined);
-        const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && arrival.fence < newestFence(ground, arrival.run));
+        // Whatever it was given before is nothing to it now; what it is given once it has joined again is its own.
+        const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && dispatchedBefore(ground, arrival, frozenAt));
         return { since, faults: late.map(({ run, step }) => `the thawed worker fired ${run}/${step} by an old right`) };
       }, { share: 0.5 });
     } finally {
@@ -38,12 +42,12 @@ const worker: Case = {
   },
 };
 
-function newestFence(ground: Ground, run: string): number {
-  const leases = ground.stack.events(run).flatMap(({ data }) => {
-    const fence = (data['lease'] as { fence?: number } | undefined)?.fence;
-    return fence === undefined ? [] : [fence];
-  });
-  return Math.max(0, ...leases);
+/** Granted attempts are in the ledger's events; a local one is of the run's worker, whose fence tells. */
+function dispatchedBefore(ground: Ground, { run, step, attempt, fence }: Arrival, time: number): boolean {
+  const dispatched = ground.stack.events(run, topics.effectEvents).find(({ envelope, data }) => envelope.type === 'EffectDispatched' && data['step'] === step && data['attempt'] === attempt);
+  if (dispatched !== undefined) return dispatched.envelope.time < time;
+  const resumed = ground.stack.events(run).find(({ data }) => (data['lease'] as { fence?: number } | undefined)?.fence === fence);
+  return resumed !== undefined && resumed.envelope.time < time;
 }
 
 const epochs = async (ground: Ground, service: ServiceName): Promise<number> => (await ground.stack.rows<{ sum: number }>(service, 'select sum(epoch)::int as sum from progress'))[0]?.sum ?? 0;

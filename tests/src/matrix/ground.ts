@@ -19,6 +19,8 @@ export interface RunPlan {
   readonly doubt?: boolean;
   readonly ms?: number;
   readonly gate?: string;
+  /** Bytes that its arguments carry about, in hexadecimal. */
+  readonly pad?: string;
 }
 
 export interface RunView {
@@ -115,10 +117,10 @@ export class Ground {
     await this.stack.producer.send({
       topic: topics.agentIntents,
       acks: -1,
-      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null }) => ({
+      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null, pad = '' }) => ({
         key: run,
         headers: { ce_type: 'StartRun' },
-        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate } }),
+        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate, pad } }),
       })),
     });
   }

@@ -30,7 +30,7 @@ export function loadOf(kind: string, about: Partial<RunPlan> = {}, runs = RUNS):
 export const prefixOf = (plans: readonly RunPlan[]): string => (plans[0]?.run ?? '').replace(/\d+$/, '');
 
 /** Disturbs runs that are under way, and judges how they end. */
-export async function underLoad(ground: Ground, name: string, plans: readonly RunPlan[], disturb: () => Promise<Disturbed>, { share = 0.15, withinMs = 150_000 } = {}): Promise<Row> {
+export async function underLoad(ground: Ground, name: string, plans: readonly RunPlan[], disturb: () => Promise<Disturbed>, { share = 0.15, withinMs = 150_000, mayExpire = false } = {}): Promise<Row> {
   const steps = plans.reduce((sum, plan) => sum + plan.steps, 0);
   await ground.begin(plans);
   await ground.until('effects are under way', () => ground.fired(prefixOf(plans)) >= steps * share);
@@ -39,5 +39,5 @@ export async function underLoad(ground: Ground, name: string, plans: readonly Ru
     if (ground.options.signal.aborted) throw error;
   });
   const lastEnd = Math.max(...plans.map(({ run }) => ground.view(run).endedAt ?? 0));
-  return rowOf(name, judge(ground, plans), { recoveredMs: lastEnd === 0 ? null : Math.max(0, lastEnd - since), manualActs, faults });
+  return rowOf(name, judge(ground, plans, { mayExpire }), { recoveredMs: lastEnd === 0 ? null : Math.max(0, lastEnd - since), manualActs, faults });
 }

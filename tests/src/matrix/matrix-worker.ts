@@ -19,6 +19,7 @@ const args = z.object({
   ms: z.number(),
   /** Waits at this gate of the sink after the call. */
   gate: z.string().nullable(),
+  pad: z.string().optional(),
 });
 type Args = z.infer<typeof args>;
 const Fired = z.union([z.object({ id: z.number() }), z.object({ voided: z.literal(true) })]);
@@ -67,13 +68,13 @@ const byName = new Map(tools.map((tool) => [tool.name, tool]));
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable() }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string() }),
   output: z.array(z.number()),
-  run: async (run, { tool: name, steps, doubt, ms, gate }) => {
+  run: async (run, { tool: name, steps, doubt, ms, gate, pad }) => {
     const tool = byName.get(name);
     if (tool === undefined) throw new Error(`no tool ${name}`);
     const ids: number[] = [];
-    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && n === 1, ms, gate: n === 1 ? gate : null }));
+    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && n === 1, ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
     return ids;
   },
 });

@@ -1,5 +1,6 @@
 import { databaseUrl } from '@holdfast/deploy';
 import { execFile } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
 import { mkdtemp, open, rm, stat } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
@@ -15,14 +16,19 @@ const LONG_MS = 60_000;
 const SHORT_MS = 5_000;
 const CUTS = 5;
 const CUT_EVERY_MS = 300;
+const REFUSED = /too many clients|remaining connection slots/;
+const FULL = /No space left on device/;
+/** What each call carries, so that the ledger's journal soon needs room. */
+const PAD_BYTES = 12 * 1024;
 const TABLESPACE_BYTES = 24 * 1024 * 1024;
 
 /** An outage lasts as long as it lasts: what is waited for here is time itself. */
 const lasting = (ms: number): Promise<void> => pause(ms);
 
-async function logsSay(ground: Ground, pattern: RegExp): Promise<boolean> {
+/** How often services complained so. */
+async function complaints(ground: Ground, pattern: RegExp): Promise<number> {
   const logs = await Promise.all(ground.stack.stack.services.map((service) => ground.stack.log(service)));
-  return logs.flat().some(({ error }) => pattern.test(String(error)));
+  return logs.flat().filter(({ error }) => pattern.test(String(error))).length;
 }
 
 const broker: Case[] = [
@@ -109,10 +115,13 @@ async function exhausted(ground: Ground): Promise<{ since: number }> {
   };
   const held = await ground.stack.pool('postgres').connect();
   try {
-    while (await takeOne());
-    await held.query(`select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast-%'`);
-    while (await takeOne());
-    await ground.until('a service is refused a connection', () => logsSay(ground, /too many clients|remaining connection slots/));
+    const before = await complaints(ground, REFUSED);
+    await ground.until('a service is refused a connection', async () => {
+      while (await takeOne());
+      await held.query(`select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast-%'`);
+      while (await takeOne());
+      return (await complaints(ground, REFUSED)) > before;
+    });
   } finally {
     held.release();
     await Promise.all(taken.map((one) => one.end()));
@@ -143,9 +152,10 @@ async function diskFull(ground: Ground, name: string): Promise<ReturnType<typeof
   try {
     await admin.query(`create tablespace tiny location '${place}'`);
     await move('tiny');
-    return await underLoad(ground, name, loadOf('disk-full', {}, 40), async () => {
+    return await underLoad(ground, name, loadOf('disk-full', { pad: randomBytes(PAD_BYTES).toString('hex') }, 60), async () => {
+      const before = await complaints(ground, FULL);
       await fill(path.join(place, 'filler'));
-      await ground.until('the ledger meets the full disk', () => logsSay(ground, /No space left on device/));
+      await ground.until('the ledger meets the full disk', async () => (await complaints(ground, FULL)) > before);
       await rm(path.join(place, 'filler'));
       return { since: Date.now(), manualActs: 1 };
     });
