@@ -53,7 +53,10 @@ const MOMENTS = {
 const ofService = (victim: keyof typeof MOMENTS): Boundary[] =>
   MOMENTS[victim].flatMap((about) => {
     const doubt = victim === 'reconciliation' || about === 'EffectOutcomeUnknown';
-    return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools: doubt ? CASES : GRANTED, doubt }));
+    // The worker's own word on a success may come before the ledger's, which then is nothing new: but not where it was in doubt.
+    const told = about === 'EffectSettled';
+    const tools = doubt ? CASES : told ? { ...CASES, pure: GRANTED.pure } : GRANTED;
+    return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools, doubt: doubt || told }));
   });
 
 const worker = (point: string, about: string, tools: Boundary['tools'], doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt });

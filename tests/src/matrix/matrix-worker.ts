@@ -68,7 +68,7 @@ const byName = new Map(tools.map((tool) => [tool.name, tool]));
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string() }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string().default('') }),
   output: z.array(z.number()),
   run: async (run, { tool: name, steps, doubt, ms, gate, pad }) => {
     const tool = byName.get(name);
