@@ -29,6 +29,7 @@ class ArmedProcess {
   #read = 0;
   #stopping = false;
   #watching: Promise<void> = Promise.resolve();
+  #starting: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly process: ManagedProcess,
@@ -49,6 +50,7 @@ class ArmedProcess {
 
   async disarm(): Promise<void> {
     this.#stopping = true;
+    await this.#starting; // A process that is stopped amid its start would count as one that could not start.
     if (this.process.pid !== undefined) await this.process.stop();
     await this.#watching;
     await this.process.start({ [ARMED]: undefined });
@@ -66,7 +68,8 @@ class ArmedProcess {
         if (armed !== undefined) armed.crashedAt = now;
         this.#left.delete(setting);
       }
-      await this.process.start({ [ARMED]: this.#left.size === 0 ? undefined : [...this.#left.keys()].join(',') });
+      this.#starting = this.process.start({ [ARMED]: this.#left.size === 0 ? undefined : [...this.#left.keys()].join(',') });
+      await this.#starting;
     }
   }
 
