@@ -55,7 +55,7 @@ const ofService = (victim: keyof typeof MOMENTS): Boundary[] =>
     const doubt = victim === 'reconciliation' || about === 'EffectOutcomeUnknown';
     // The worker's own word on a success may come before the ledger's, which then is nothing new: but not where it was in doubt.
     const told = about === 'EffectSettled';
-    const tools = doubt ? CASES : told ? { ...CASES, pure: GRANTED.pure } : GRANTED;
+    const tools = doubt ? CASES : told ? { ...CASES, pure: { not: 'a read is never in doubt, and the worker’s own word on its success may come before the ledger’s' } } : GRANTED;
     return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools, doubt: doubt || told }));
   });
 
