@@ -3,13 +3,14 @@ import { VICTIMS } from './cells.js';
 import { FROZEN } from './frozen.js';
 import type { Ground, RunPlan } from './ground.js';
 import { judge, rowOf } from './judge.js';
-import { loadOf, underLoad, type Case } from './load.js';
+import { loadOf, underLoad, type Case, type Disturbed } from './load.js';
 import { OUTAGES } from './outages.js';
 import type { Row } from './table.js';
 
 export type { Case } from './load.js';
 
 const WRONG_BY_MS = 5 * 60_000;
+const WRONG_FOR_MS = 15_000;
 const CLOCK = 'HOLDFAST_CLOCK_OFFSET_MS';
 
 /** Clocks that are wrong by minutes: nothing happens twice. A task may count as late at once, and then its run is told so, truly. */
@@ -18,19 +19,21 @@ const CLOCKS: readonly Case[] = VICTIMS.flatMap((victim) =>
     name: `clock of the ${victim} 5 minutes ${sign > 0 ? 'ahead' : 'behind'}`,
     run: async (ground, name) => {
       const process = ground.victim(victim);
+      const right = (): Promise<void> => process.restart({ [CLOCK]: undefined });
       await process.restart({ [CLOCK]: String(sign * WRONG_BY_MS) });
-      try {
-        return await underLoad(ground, name, loadOf(`clock-${victim}`, { doubt: true }, 10), async () => {
-          const since = Date.now();
-          if (victim === 'worker') {
-            await process.kill();
-            await process.start();
-          }
-          return { since };
-        }, { share: 0, mayExpire: true });
-      } finally {
-        await process.restart({ [CLOCK]: undefined });
-      }
+      const plans = loadOf(`clock-${victim}`, { doubt: true }, 10);
+      const disturb = async (): Promise<Disturbed> => {
+        // What goes on in spite of it ends meanwhile; what is refused as late, or put off, has its turn once the clock is right.
+        await ground.until('every run ends', () => ground.allEnded(plans), WRONG_FOR_MS).catch((error: unknown) => {
+          if (ground.options.signal.aborted) throw error;
+        });
+        await right();
+        return { since: Date.now() };
+      };
+      return underLoad(ground, name, plans, disturb, { share: 0, mayExpire: true }).catch(async (error: unknown) => {
+        await right();
+        throw error;
+      });
     },
   })),
 );

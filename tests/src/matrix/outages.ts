@@ -9,7 +9,7 @@ import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Ground } from './ground.js';
 import { loadOf, underLoad, type Case } from './load.js';
-import { notRun } from './table.js';
+import { notRun, type Row } from './table.js';
 
 const run = promisify(execFile);
 const LONG_MS = 60_000;
@@ -94,13 +94,13 @@ const database: Case[] = [
   },
   {
     name: 'connection pool exhausted',
-    run: (ground, name) => underLoad(ground, name, loadOf('pg-pool'), () => exhausted(ground)),
+    run: exhausted,
   },
   { name: 'disk full under the ledger’s database', run: diskFull },
 ];
 
-/** Takes every connection that the server gives, cuts the services' own, and takes those too. */
-async function exhausted(ground: Ground): Promise<{ since: number }> {
+/** Takes every connection that the server gives, cuts the services' own, takes those too, and lets runs begin then. */
+async function exhausted(ground: Ground, name: string): Promise<Row> {
   const taken: pg.Client[] = [];
   const takeOne = async (): Promise<boolean> => {
     const one = new pg.Client({ connectionString: databaseUrl(ground.stack.stack.databaseUrl, 'postgres') });
@@ -113,24 +113,27 @@ async function exhausted(ground: Ground): Promise<{ since: number }> {
       return false;
     }
   };
+  const giveBack = (): Promise<unknown> => Promise.all(taken.splice(0).map((one) => one.end()));
+  const before = await complaints(ground, REFUSED);
   const held = await ground.stack.pool('postgres').connect();
   try {
-    const before = await complaints(ground, REFUSED);
-    await ground.until('a service is refused a connection', async () => {
-      while (await takeOne());
-      await held.query(`select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast-%'`);
-      while (await takeOne());
-      return (await complaints(ground, REFUSED)) > before;
-    });
+    while (await takeOne());
+    await held.query(`select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'holdfast-%'`);
+    while (await takeOne());
+    const disturb = async (): Promise<{ since: number }> => {
+      await ground.until('a service is refused a connection', async () => (await complaints(ground, REFUSED)) > before);
+      await giveBack();
+      return { since: Date.now() };
+    };
+    return await underLoad(ground, name, loadOf('pg-pool'), disturb, { share: 0 });
   } finally {
     held.release();
-    await Promise.all(taken.map((one) => one.end()));
+    await giveBack();
   }
-  return { since: Date.now() };
 }
 
 /** The ledger's database on a small file system of its own, which is then filled to the last byte. */
-async function diskFull(ground: Ground, name: string): Promise<ReturnType<typeof notRun>> {
+async function diskFull(ground: Ground, name: string): Promise<Row> {
   const { postgres, dir } = ground.stack.stack;
   if (postgres === undefined) return notRun(name, 'the database server is not ours');
   const place = await mkdtemp(path.join(os.tmpdir(), 'hf-full-'));
