@@ -8,6 +8,7 @@ import { EXIT } from './failure.js';
 
 export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
+export { exportRun, historyFile } from './export-run.js';
 export { readStreams } from './audit/read-events.js';
 export { verify } from './audit/verify.js';
 export { rebuildService } from './rebuild.js';

@@ -50,7 +50,7 @@ class KafkaLaneGroup implements LaneGroup {
 
   constructor(options: LaneGroupOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
+    this.#now = options.now ?? systemClock.now;
     this.sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
     this.#consumer = connect(options).consumer({
       groupId: options.groupId,

@@ -236,9 +236,10 @@ export class Loop<State, Event extends Message> {
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
-    if (decided) crashPoint(`${service.name}.before-commit`);
+    const about = (): string[] => writes.flatMap(({ rows }) => rows.map(({ stream, type }) => `${stream}/${type}`));
+    if (decided) crashPoint(`${service.name}.before-commit`, about);
     const held = await this.#write(works, writes, locked);
-    if (decided) crashPoint(`${service.name}.after-commit`);
+    if (decided) crashPoint(`${service.name}.after-commit`, about);
     for (const { lane, write, apply, halted } of turn) {
       if (!held.has(lane.id)) {
         this.#lost(lane);

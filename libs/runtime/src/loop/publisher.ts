@@ -65,7 +65,8 @@ export class Publisher {
     let retryMs = RETRY_FIRST_MS;
     while (this.#queue.length > 0 && !this.#closed) {
       const rows = this.#queue.slice(0, ROWS_PER_PRODUCE);
-      crashPoint(`${this.#options.service}.before-publish`);
+      const about = (): string[] => rows.map(({ stream, type }) => `${stream}/${type}`);
+      crashPoint(`${this.#options.service}.before-publish`, about);
       try {
         await this.#options.writer.publish(rows.map((row) => toOutgoing(row, this.#options.source)));
       } catch (error) {
@@ -75,7 +76,7 @@ export class Publisher {
         retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         continue;
       }
-      crashPoint(`${this.#options.service}.after-publish`);
+      crashPoint(`${this.#options.service}.after-publish`, about);
       retryMs = RETRY_FIRST_MS;
       const sent = new Set(rows);
       this.#queue = this.#queue.filter((row) => !sent.has(row));

@@ -1,5 +1,5 @@
 import { AgentDeclared, AnnounceLane, contractKey, contractWarnings, DEFAULT_TENANT, laneStream, runTasks, ToolDeclared, toolTasks, topics, type Pool, type WorkerId } from '@holdfast/protocol';
-import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Random } from '@holdfast/runtime';
+import type { Assignment, Clock, CrashPoint, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Random } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition, messageOf } from '../errors.js';
@@ -36,7 +36,7 @@ export interface WorkerParts {
   /** How many irreversible effects may be in flight: what one crash can leave unknown at most. */
   readonly irreversibleConcurrency: number;
   /** Passed by name where a test may kill the process. */
-  readonly crashPoint: (name: string) => void;
+  readonly crashPoint: CrashPoint;
 }
 
 /** How long stopping waits for Kafka to take what is still to be written, milliseconds. */
@@ -68,7 +68,7 @@ export class Worker {
       onRecords: (records, polled) => this.#receive(records, polled),
       onCrash: (error) => this.#crashed(error),
     };
-    this.#outbox = new Outbox({ writer, clock, log, source: `worker/${id}`, incarnation: random.uuid() });
+    this.#outbox = new Outbox({ writer, clock, log, crashPoint: parts.crashPoint, source: `worker/${id}`, incarnation: random.uuid() });
     // The group derives from the pool alone, never from a version: else two versions would both fire a task.
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });

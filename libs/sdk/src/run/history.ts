@@ -37,14 +37,19 @@ export function describe(step: HistoryStep): string {
 
 export const describeAsked = (kind: AskedKind, name: string): string => (kind === name ? kind : `${kind} ${name}`);
 
+/** Told of each step that is not recorded, before anything of it happens; may throw to keep it from happening. */
+export type OnNew = (step: Step, asked: string) => void;
+
 /** What is recorded of a run, and which of it the code has asked for again. */
 export class History {
   readonly #recorded = new Map<Step, Recorded>();
   /** Highest branch recorded below a step at which a group was opened. */
   readonly #branches = new Map<string, number>();
   #unasked: number;
+  readonly #onNew: OnNew | undefined;
 
-  constructor(steps: readonly HistoryStep[]) {
+  constructor(steps: readonly HistoryStep[], onNew?: OnNew) {
+    this.#onNew = onNew;
     // Of a step that failed and was tried again there may be several entries: the last one stands.
     steps.forEach((step, rank) => {
       const cursor = cursorOf(step);
@@ -63,6 +68,12 @@ export class History {
     return this.#recorded.has(step);
   }
 
+  /** The first recorded step that the code has not come to. */
+  firstUnasked(): { readonly step: Step; readonly recorded: string } | undefined {
+    for (const [step, { step: recorded, asked }] of this.#recorded) if (!asked) return { step, recorded: describe(recorded) };
+    return undefined;
+  }
+
   /** True while the code has not come to a recorded step. */
   awaits(step: Step): boolean {
     return this.#recorded.get(step)?.asked === false;
@@ -70,11 +81,13 @@ export class History {
 
   /** The code asks for a step, for the first time in this life of the run. */
   ask(step: Step, kind: AskedKind, name: string): Answer {
-    if (this.#unasked === 0) return NEW;
-    const recorded = this.#recorded.get(step);
     const asked = (): string => describeAsked(kind, name);
+    if (this.#unasked === 0 && this.#onNew === undefined) return NEW;
+    const recorded = this.#recorded.get(step);
     if (recorded === undefined) {
-      return this.#branches.has(step) ? mismatch(step, 'a group of branches', asked()) : NEW;
+      if (this.#branches.has(step)) return mismatch(step, 'a group of branches', asked());
+      this.#onNew?.(step, asked());
+      return NEW;
     }
     if (!recorded.asked) {
       recorded.asked = true;
