@@ -395,7 +395,8 @@ export class Loop<State, Event extends Message> {
         }
       }
       const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
-      await this.#publishRest(lane);
+      // What was committed and not known to be published goes out first, in order, before anything new.
+      await this.#publisher?.enqueueRest((after) => store.rowsAfter(lane.id, after, 1000), lane.published);
       const now = this.#options.clock.now();
       for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
         lane.agenda.load(entry);
@@ -407,18 +408,6 @@ export class Loop<State, Event extends Message> {
       taken.push(lane);
     }
     return taken;
-  }
-
-  /** What was committed and not known to be published goes out first, in order, before anything new. */
-  async #publishRest(lane: Lane<State>): Promise<void> {
-    let after = lane.published;
-    for (;;) {
-      const rows = await this.#options.store.rowsAfter(lane.id, after, 1000);
-      this.#publisher?.enqueue(rows);
-      const last = rows.at(-1);
-      if (last === undefined) return;
-      after = last.seq;
-    }
   }
 
   #open(lanes: readonly Lane<State>[]): void {

@@ -41,6 +41,17 @@ export class Publisher {
     this.#running ??= this.#run();
   }
 
+  /** Queues all rows of a lane that come after a `seq`. */
+  async enqueueRest(rowsAfter: (seq: number) => Promise<readonly JournalRow[]>, seq: number): Promise<void> {
+    for (let after = seq; ; ) {
+      const rows = await rowsAfter(after);
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      this.enqueue(rows);
+      after = last.seq;
+    }
+  }
+
   /** Forgets what is queued for lanes that another instance has taken: it publishes them itself. */
   drop(lanes: ReadonlySet<number>): void {
     this.#queue = this.#queue.filter(({ lane }) => !lanes.has(lane));
