@@ -17,7 +17,8 @@ const SHORT_MS = 5_000;
 const CUTS = 5;
 const CUT_EVERY_MS = 300;
 const REFUSED = /too many clients|remaining connection slots/;
-const FULL = /No space left on device/;
+/** A write that was cut short names no error of the file system. */
+const FULL = /No space left on device|could not extend file/;
 /** What each call carries, so that the ledger's journal soon needs room. */
 const PAD_BYTES = 12 * 1024;
 const TABLESPACE_BYTES = 24 * 1024 * 1024;
