@@ -258,12 +258,15 @@ test('two runs under one business key: the claim outlives the database, and the 
     await stack.event(run, 'EffectSettled');
   };
   await ask(stack.runOn(2, 'first'));
-  const shared = await stack.rows('ledger', 'select * from shared order by key');
+  // How targets are doing is learnt anew; who holds a key is not.
+  const claims = () => stack.rows('ledger', `select * from shared where key like 'effect:%' order by key`);
+  const before = await claims();
+  expect(before).toHaveLength(1);
   await stack.service('ledger').stop();
   await drop('ledger');
   // Told to, a start does it by itself.
   await stack.service('ledger').start({ HOLDFAST_REBUILD: 'auto' });
-  expect(await stack.rows('ledger', 'select * from shared order by key')).toEqual(shared);
+  expect(await claims()).toEqual(before);
   await ask(stack.runOn(0, 'second'));
   expect((await stack.pool('world').query(`select run from fired where tool = 'refund'`)).rows).toEqual([{ run: stack.runOn(2, 'first') }]);
 });

@@ -138,11 +138,7 @@ export class Loop<State, Event extends Message> {
 
   /** A stream's state as it stands in this instance's memory; undefined when it isn't held. */
   peek(stream: string): Cached<State> | undefined {
-    for (const lane of this.#lanes.values()) {
-      const cached = lane.stream(stream);
-      if (cached !== undefined && !lane.gone) return cached;
-    }
-    return undefined;
+    return [...this.#lanes.values()].find((lane) => !lane.gone && lane.stream(stream) !== undefined)?.stream(stream);
   }
 
   async #run(): Promise<void> {
