@@ -53,7 +53,7 @@ class Gate {
 }
 const looks = new Gate();
 /** Its first attempt leaves nobody knowing: at every second run it has been applied. */
-const lend = defineTool({ name: 'lend', version: '1', effect: 'irreversible', input, output: z.json(), owner: 'whoever runs the tests', settleDelay: 0, execute: async ({ amount }, { run, step, operationKey, attempt }) => {
+const lend = defineTool({ name: 'lend', version: '1', effect: 'irreversible', input, output: z.json(), owner: 'whoever runs the tests', settleDelay: 0, breaker: { failures: 1000 }, execute: async ({ amount }, { run, step, operationKey, attempt }) => {
   if (attempt > 1 || amount % 2 === 0) await stack.pool('world').query('insert into fired (tool, run, step, key) values ($1, $2, $3, $4)', ['lend', run, step, operationKey]);
   if (attempt === 1) throw new MayHaveApplied('the connection was lost');
   return amount;
