@@ -17,6 +17,7 @@ const channels = [
   { address: 'tool.results', messages: protocol.toolResultMessages, description: 'Ends of attempts, as their hosts saw them. Evidence: no fence refuses it.' },
   { address: 'effect.events', messages: protocol.effectMessages, description: 'The stream of every run’s effects. Written by the ledger.' },
   { address: 'reconciliation.events', messages: protocol.caseMessages, description: 'The stream of every run’s cases. Written by the reconciliation service.' },
+  { address: 'compensation.events', messages: protocol.planMessages, description: 'What every run’s effects would be answered with, and the plans by which they are. Written by the compensation service.' },
   { address: 'operator.commands', messages: protocol.operatorMessages, description: 'What people decide. Written by the command line and the gateway; keyed by run id.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
   { address: 'worker.events', messages: protocol.workerMessages, description: 'Who serves which pool, with what, and with how much in hand; keyed by worker, kept one day. For people and boards: nothing is decided by it.' },

@@ -10,7 +10,7 @@ export const LOCAL_SESSION_TIMEOUT_MS = 2000;
 export const LOCAL_PARTITIONS = 4;
 
 /** All services: the order in which they are started, and in which a restored stack rebuilds them. */
-export const SERVICES = ['orchestrator', 'ledger', 'reconciliation'] as const;
+export const SERVICES = ['orchestrator', 'ledger', 'reconciliation', 'compensation'] as const;
 export type ServiceName = (typeof SERVICES)[number];
 
 export interface HoldfastOptions extends Omit<StackOptions, 'services' | 'prepare' | 'partitions'> {

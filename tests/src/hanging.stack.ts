@@ -18,7 +18,7 @@ const ATTEMPT_MS = 1500;
 let stack: TestStack;
 let worker: ServedWorker | undefined;
 const firings: Firing[] = [];
-const ports: Record<ServiceName, number> = { orchestrator: 0, ledger: 0, reconciliation: 0 };
+const ports: Record<ServiceName, number> = { orchestrator: 0, ledger: 0, reconciliation: 0, compensation: 0 };
 let release: (() => void) | undefined;
 
 /** Its end comes when the test says so, long after the ledger has stopped to wait for it. */

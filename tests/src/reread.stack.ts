@@ -64,8 +64,9 @@ async function decided(service: ServiceName): Promise<Record<string, unknown>> {
 
 const READ_BY: Record<ServiceName, readonly string[]> = {
   orchestrator: [topics.agentIntents, topics.effectEvents],
-  ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents],
+  ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents, topics.compensationEvents],
   reconciliation: [topics.effectEvents, topics.toolResults, topics.operatorCommands],
+  compensation: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands],
 };
 
 /** Every record on the topics that a service reads is decided on, and every row is published. */

@@ -26,8 +26,9 @@ const keys = new Set<string | null>();
 
 const reads: Record<ServiceName, readonly string[]> = {
   orchestrator: [topics.agentIntents, topics.effectEvents],
-  ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents],
+  ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents, topics.compensationEvents],
   reconciliation: [topics.effectEvents, topics.toolResults, topics.operatorCommands],
+  compensation: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands],
 };
 
 /** How far a service's group is behind its topics, as any Kafka tool would work it out; null while it has said nothing. */

@@ -18,7 +18,7 @@ const payload = ({ at, heads }: Anchor): Buffer => Buffer.from(JSON.stringify({ 
 /** Reads the heads of all chains and signs them with the key at `keyFile`, which is made when missing. */
 export async function makeAnchor(brokers: readonly string[], keyFile: string, now: Date): Promise<z.infer<typeof AnchorFile>> {
   const heads: Record<string, Record<string, z.infer<typeof Head>>> = {};
-  for (const topic of [topics.runEvents, topics.effectEvents, topics.reconciliationEvents]) {
+  for (const topic of [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents]) {
     const of: Record<string, z.infer<typeof Head>> = {};
     for (const { stream, events } of (await readStreams(brokers, topic)).values()) {
       const last = events.at(-1)?.envelope;

@@ -7,6 +7,7 @@ import { databaseUrl } from '@holdfast/runtime/nest';
 import { evolve as evolveRun, absent, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { evolve as evolveEffects, isOpen, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
 import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@holdfast/reconciliation';
+import { evolve as evolvePlans, noPlans, openPlan, type PlanEvent, type RunPlans } from '@holdfast/compensation';
 import { readStreams, type TopicStream } from './read-events.js';
 import type { Anchor } from './anchor.js';
 
@@ -33,12 +34,15 @@ interface Audited {
 const foldRun = (events: readonly Message[]): Run => fold(evolveRun, absent, events as readonly RunEvent[]);
 const foldEffects = (events: readonly Message[]): RunEffects => fold(evolveEffects, noEffects, events as readonly EffectEvent[]);
 
+const foldPlans = (events: readonly Message[]): RunPlans => fold(evolvePlans, noPlans, events as readonly PlanEvent[]);
+
 const foldCases = (events: readonly Message[]): RunCases => fold(evolveCases, noCases, events as readonly CaseEvent[]);
 
 const audited: readonly Audited[] = [
   { service: 'orchestrator', topic: topics.runEvents, fold: foldRun, isOpen: (events) => foldRun(events).status === 'open' },
   { service: 'ledger', topic: topics.effectEvents, fold: foldEffects, isOpen: (events) => [...foldEffects(events).values()].some(isOpen) },
   { service: 'reconciliation', topic: topics.reconciliationEvents, fold: foldCases, isOpen: (events) => [...foldCases(events).cases.values()].some(({ status }) => status === 'open') },
+  { service: 'compensation', topic: topics.compensationEvents, fold: foldPlans, isOpen: (events) => openPlan(foldPlans(events)) !== null },
 ];
 
 interface Row {

@@ -3,7 +3,7 @@ import type { Watch } from './watch.js';
 
 export interface Victim {
   readonly process: ManagedProcess;
-  readonly kind: 'orchestrator' | 'ledger' | 'reconciliation' | 'worker';
+  readonly kind: 'orchestrator' | 'ledger' | 'reconciliation' | 'compensation' | 'worker';
 }
 
 export interface Kill {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { DurationMs, Name, Named, Pool, Version } from './ids.js';
 import { EffectClass, FailureClass, JsonValue } from './outcome.js';
+import { CompensationContract } from './compensation.js';
 import { message } from './message.js';
 
 /** Who may try again, how often and how soon. The ledger alone acts on it. Times in milliseconds. */
@@ -111,6 +112,10 @@ export const ToolContract = z.object({
   holdMs: DurationMs.min(1).optional(),
   /** Another tool that takes over when this one's attempts are spent. Its result is marked degraded. */
   fallback: Named.optional(),
+  /** How what it does is answered when its run is rolled back. Absent: it stands. */
+  compensate: CompensationContract.optional(),
+  /** Once it has happened its run only goes forward: nothing before it, nor it, is compensated. */
+  pointOfNoReturn: z.literal(true).optional(),
   /** Overrides of the recovery policy, by failure class. None makes an irreversible effect fire again without evidence. */
   recovery: z.partialRecord(FailureClass, Recovery).optional(),
 });

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { Attempt, Digest, Instant, Named, OperationKey, Pool, RunId, Step, WorkerId } from './ids.js';
+import { Attempt, Digest, EffectStep, Instant, Named, OperationKey, Pool, RunId, Step, WorkerId } from './ids.js';
 import { EffectClass, Evidence, Failure, JsonValue, OperationId, Outcome, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
 
-const effect = { step: Step, key: OperationKey };
+const effect = { step: EffectStep, key: OperationKey };
 
 /** An attempt is granted: committed before its task is published. */
 export const EffectDispatched = message(
@@ -179,10 +179,14 @@ export const ProbeEffect = message(
     /** Absolute: an answer later than this is not waited for. */
     answerBy: Instant,
     timeoutMs: z.number().int(),
+    /** Set where no case is behind it: a compensation that succeeded is looked for at the target. */
+    purpose: z.literal('verify').optional(),
   }),
 );
+/** A task for a tool host: how is this effect answered? The tool's own code says it; nothing is fired. */
+export const AskArguments = message('AskArguments', z.object({ ...effect, tool: Named, args: JsonValue, result: Stored, ask: z.number().int().min(1), answerBy: Instant }));
 /** Types on `tool.tasks.<pool>`. */
-export const toolTaskMessages = [FireEffect, RevokeEffect, ProbeEffect] as const;
+export const toolTaskMessages = [FireEffect, RevokeEffect, ProbeEffect, AskArguments] as const;
 
 /** A tool host's report of one attempt's end. Evidence: no fence refuses it. */
 export const EffectReported = message('EffectReported', z.object({ ...effect, attempt: Attempt, outcome: Outcome, worker: WorkerId }));
@@ -197,6 +201,11 @@ export const ProbeAnswer = z.discriminatedUnion('status', [
 ]);
 export type ProbeAnswer = z.infer<typeof ProbeAnswer>;
 
-export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), /** Of the question that it answers. */ issuedAt: Instant.optional(), answer: ProbeAnswer, worker: WorkerId }));
+export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), /** Of the question that it answers. */ issuedAt: Instant.optional(), answer: ProbeAnswer, worker: WorkerId, purpose: z.literal('verify').optional() }));
+/** The arguments of the compensating call, or why there are none. */
+export const ArgumentsReported = message(
+  'ArgumentsReported',
+  z.object({ ...effect, ask: z.number().int().min(1), answer: z.discriminatedUnion('status', [z.object({ status: z.literal('known'), args: JsonValue }), z.object({ status: z.literal('failed'), message: z.string().max(2000) })]), worker: WorkerId }),
+);
 /** Types on `tool.results`. */
-export const toolResultMessages = [EffectReported, EffectHeartbeat, ProbeReported] as const;
+export const toolResultMessages = [EffectReported, EffectHeartbeat, ProbeReported, ArgumentsReported] as const;

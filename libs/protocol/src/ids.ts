@@ -37,6 +37,25 @@ export const Step = z
   .brand<'Step'>();
 export type Step = z.infer<typeof Step>;
 
+/** The step of an effect: a cursor of its run, or `3~1`, the first part of what answers the effect at step 3. No agent can name the latter. */
+export const EffectStep = z
+  .string()
+  .max(70, 'step is longer than 70 characters')
+  .regex(/^[1-9]\d{0,6}(\.[1-9]\d{0,6}){0,7}(~[1-9]\d{0,3})?$/, 'step is not a cursor such as "3" or "3.1", nor a compensation such as "3~1"')
+  .brand<'Step'>();
+export const compensationStep = (of: Step, part: number): Step => EffectStep.parse(`${of}~${part}`);
+/** The effect that a step answers, and the how-manieth part of the answer it is; null for a step of an agent's own. */
+export function answeredBy(step: Step): { readonly of: Step; readonly part: number } | null {
+  const [of, part] = step.split('~');
+  return of === undefined || part === undefined ? null : { of: of as Step, part: Number(part) };
+}
+/** Whether a step was allotted after another one, in that one's own scope or in branches begun there since. */
+export function isAfter(step: Step, to: Step): boolean {
+  const [mine, its] = [step.split('.').map(Number), to.split('.').map(Number)];
+  const last = its.length - 1;
+  return its.every((n, depth) => (depth === last ? (mine[depth] ?? 0) > n : mine[depth] === n));
+}
+
 const NAME = /^[A-Za-z][A-Za-z0-9_.:-]{0,99}$/;
 export const Name = z.string().regex(NAME, 'a name begins with a letter and has at most 100 of A-Z a-z 0-9 _ . : -');
 export const Version = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9_.+-]{0,49}$/, 'a version has at most 50 of A-Z a-z 0-9 _ . + -');

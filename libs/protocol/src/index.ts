@@ -1,3 +1,4 @@
+export * from './compensation.js';
 export * from './contract.js';
 export * from './effect.js';
 export * from './envelope.js';
@@ -7,6 +8,7 @@ export * from './json.js';
 export * from './keys.js';
 export * from './message.js';
 export * from './outcome.js';
+export * from './plan.js';
 export * from './reconciliation.js';
 export * from './run.js';
 export * from './task.js';

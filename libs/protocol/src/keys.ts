@@ -45,16 +45,25 @@ export function digestOf(value: Json): Digest {
 
 export type KeyParts =
   | { readonly scope: 'run'; readonly tenant: Tenant; readonly run: RunId; readonly step: Step; readonly tool: string; readonly target: string | null }
-  | { readonly scope: 'target'; readonly tenant: Tenant; readonly tool: string; readonly target: string };
+  | { readonly scope: 'target'; readonly tenant: Tenant; readonly tool: string; readonly target: string }
+  /** What answers an effect, part by part: its key comes from the effect's own, whoever asks and however often. */
+  | { readonly scope: 'compensation'; readonly effect: OperationKey; readonly part: number };
 
 /**
  * The operation key: SHA-256 over a JSON array, so that no two sets of parts share a text
  * (`["a","bc"]` is not `["ab","c"]`).
  */
 export function operationKey(parts: KeyParts): OperationKey {
-  const text =
-    parts.scope === 'run'
-      ? JSON.stringify(['run', parts.tenant, parts.run, parts.step, parts.tool, parts.target])
-      : JSON.stringify(['target', parts.tenant, parts.tool, parts.target]);
-  return hash(text) as OperationKey;
+  return hash(JSON.stringify(named(parts))) as OperationKey;
+}
+
+function named(parts: KeyParts): readonly (string | number | null)[] {
+  switch (parts.scope) {
+    case 'run':
+      return ['run', parts.tenant, parts.run, parts.step, parts.tool, parts.target];
+    case 'target':
+      return ['target', parts.tenant, parts.tool, parts.target];
+    case 'compensation':
+      return ['compensation', parts.effect, parts.part];
+  }
 }

@@ -1,11 +1,11 @@
 import { z } from 'zod';
-import { Attempt, Instant, Named, OperationKey, Step } from './ids.js';
+import { Attempt, Digest, EffectStep, Instant, Named, OperationKey, Step } from './ids.js';
 import { EffectClass, Evidence, JsonValue, OperationId, Stored, UnknownCause } from './outcome.js';
 import { ProbeAnswer } from './effect.js';
 import { message } from './message.js';
 
 /** A case is one attempt of unknown outcome; with its run's id these name it. */
-const ofCase = { step: Step, key: OperationKey, attempt: Attempt };
+const ofCase = { step: EffectStep, key: OperationKey, attempt: Attempt };
 
 /** Who acts, and in which roles. Whoever publishes the command vouches for both. */
 export const Operator = z.object({ name: z.string().min(1).max(200), roles: z.array(z.string().min(1).max(100)).max(50) });
@@ -89,7 +89,7 @@ export const CaseEvidenceAdded = message('CaseEvidenceAdded', z.object({ ...ofCa
 export const CaseCommandRefused = message(
   'CaseCommandRefused',
   z.object({
-    step: Step,
+    step: EffectStep,
     attempt: Attempt,
     command: z.string(),
     reason: z.enum(['case_unknown', 'already_settled', 'role_missing', 'other_attempt', 'too_early', 'against_proof', 'invalid_result']),
@@ -112,7 +112,7 @@ export const ResolveCase = message(
   'ResolveCase',
   z.object({
     ...command,
-    step: Step,
+    step: EffectStep,
     attempt: Attempt,
     verdict: z.discriminatedUnion('status', [z.object({ status: z.literal('applied'), result: JsonValue }), z.object({ status: z.literal('not_applied') })]),
     reason: z.string().min(1).max(2000),
@@ -122,7 +122,12 @@ export const ResolveCase = message(
     force: z.boolean().optional(),
   }),
 );
-export const AssignCase = message('AssignCase', z.object({ ...command, step: Step, attempt: Attempt, owner: z.string().min(1).max(200).nullable() }));
+export const AssignCase = message('AssignCase', z.object({ ...command, step: EffectStep, attempt: Attempt, owner: z.string().min(1).max(200).nullable() }));
+
+/** What a run did is to be answered: all of it, or the effects at `steps`. `amount`: so much of the one effect named. */
+export const CompensateRun = message('CompensateRun', z.object({ ...command, reason: z.string().min(1).max(2000), steps: z.array(Step).min(1).max(1000).optional(), amount: z.number().int().positive().optional() }));
+/** A person's word on one compensation. `digest`: of the arguments that were shown. Rejected, the effect stands. */
+export const DecideCompensation = message('DecideCompensation', z.object({ ...command, step: Step, decision: z.enum(['approve', 'reject']), digest: Digest.optional(), reason: z.string().max(2000).optional() }));
 
 /** Types on the topic `operator.commands`. */
-export const operatorMessages = [ResolveCase, AssignCase] as const;
+export const operatorMessages = [ResolveCase, AssignCase, CompensateRun, DecideCompensation] as const;

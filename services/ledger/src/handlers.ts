@@ -1,18 +1,22 @@
 import { Injectable } from '@nestjs/common';
 import { unreachable } from '@holdfast/kernel';
 import {
+  DIGEST_VERSION,
   FireEffect,
   Pool,
   RevokeEffect,
   RunId,
   toolTasks,
   type CaseSettled,
+  type CompensationOrdered,
+  type EffectDoubted,
   type EffectHeartbeat,
   type EffectReported,
   type EffectRequested,
   type LaneTaken,
   type MessageOf,
   type Named,
+  type RequestedCall,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
@@ -50,8 +54,9 @@ export class EffectHandlers {
 
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
     for (const { data } of inbounds) {
-      const call = typeof data === 'object' && data !== null && 'call' in data ? (data.call as { tool: Named }) : null;
-      if (call !== null && this.#contracts.tool(call.tool) === undefined) return this.#contracts.catchUp();
+      if (typeof data !== 'object' || data === null) continue;
+      const { call, of, tool = call?.tool } = data as { call?: { tool: Named }; of?: unknown; tool?: Named };
+      if (tool !== undefined && (call ?? of) !== undefined && this.#contracts.tool(tool) === undefined) return this.#contracts.catchUp();
     }
   }
 
@@ -63,6 +68,18 @@ export class EffectHandlers {
     const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
     if (turn.state(subject).has(call.step)) return turn.count('ignored', 'duplicate');
     this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, gate: this.#watch.gate(call.tool, turn), ...this.#sending(turn, call.tool) });
+  };
+
+  /** A compensation goes the way of every effect: granted, once, under its key. */
+  ordered = ({ data, envelope }: In<typeof CompensationOrdered>, turn: EffectTurn): void => {
+    const { step, tool, effect, args, key, digest, fence, after, because } = data;
+    const call: RequestedCall = { step, tool, effect, keyScope: 'run', args, key, digest, digestVersion: DIGEST_VERSION };
+    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'order', call, fence, after, because, gate: this.#watch.gate(tool, turn), ...this.#sending(turn, tool) });
+  };
+
+  doubted = ({ data, envelope }: In<typeof EffectDoubted>, turn: EffectTurn): void => {
+    const { because, ...call } = data;
+    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'doubt', call, because, ...this.#sending(turn, call.tool) });
   };
 
   /** What a run's worker reported, as it stands in the run's stream. */
@@ -141,7 +158,7 @@ export class EffectHandlers {
   }
 
   #apply(run: string, tenant: string, turn: EffectTurn, command: EffectCommand): void {
-    const step = command.type === 'request' ? command.call.step : command.step;
+    const step = 'call' in command ? command.call.step : command.step;
     const before = turn.state(run).get(step);
     const decision = decide(command, turn.state(run));
     switch (decision.kind) {

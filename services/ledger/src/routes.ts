@@ -1,6 +1,8 @@
 import {
   caseMessages,
   CaseSettled,
+  CompensationOrdered,
+  EffectDoubted,
   EffectHeartbeat,
   EffectReported,
   EffectRequested,
@@ -8,6 +10,7 @@ import {
   GroupRequested,
   IntentRejected,
   LaneTaken,
+  planMessages,
   RunFinished,
   runMessages,
   StepFailed,
@@ -61,6 +64,8 @@ export const routes = (handle: EffectHandlers) => [
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
   }),
   on(topics.toolResults, EffectHeartbeat, handle.alive),
+  on<RunEffects, EffectEvent, typeof CompensationOrdered.schema._output>(topics.compensationEvents, CompensationOrdered, handle.ordered),
+  on<RunEffects, EffectEvent, typeof EffectDoubted.schema._output>(topics.compensationEvents, EffectDoubted, handle.doubted),
   on<RunEffects, EffectEvent, typeof CaseSettled.schema._output>(topics.reconciliationEvents, CaseSettled, handle.caseSettled, {
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
   }),
@@ -73,6 +78,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
     { name: topics.runEvents, writtenBy: 'service', types: runMessages },
     { name: topics.toolResults, writtenBy: 'outsider', types: toolResultMessages },
     { name: topics.reconciliationEvents, writtenBy: 'service', types: caseMessages },
+    { name: topics.compensationEvents, writtenBy: 'service', types: planMessages },
   ],
   routes: routes(handle),
   initial: noEffects,

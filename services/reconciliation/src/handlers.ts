@@ -58,7 +58,8 @@ export class CaseHandlers {
     };
 
   answered = ({ data, envelope }: In<typeof ProbeReported>, turn: CaseTurn): void => {
-    const { step, key, attempt, probe, issuedAt, answer } = data;
+    const { step, key, attempt, probe, issuedAt, answer, purpose } = data;
+    if (purpose !== undefined) return; // The compensation service asked.
     const { subject, tenant } = envelope;
     if (!RunId.safeParse(subject).success) return turn.park('invalid_id', 'the record’s key is not a run id');
     const known = turn.state(subject).cases.get(step);
@@ -88,6 +89,7 @@ export class CaseHandlers {
 
   /** A question of this service, read back while its journal is rebuilt: its number must not be given out again. */
   sent = ({ data, envelope }: In<typeof ProbeEffect>, turn: CaseTurn): void => {
+    if (data.purpose !== undefined) return;
     const event = askedBefore(data, turn.state(envelope.subject).cases.get(data.step), envelope.time);
     if (event !== null) turn.record(envelope.subject, envelope.tenant, event);
   };

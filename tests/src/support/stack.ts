@@ -43,7 +43,7 @@ export interface Place {
   readonly offset: number;
 }
 
-const WATCHED = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.deadLetters];
+const WATCHED = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents, topics.deadLetters];
 
 /** A stack of its own for one file of tests, with what tests ask of it. */
 export class TestStack {

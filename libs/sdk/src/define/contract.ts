@@ -2,13 +2,13 @@ import { DEFAULT_RETRY, describeIssues, ToolContract, type FailureClass, type Js
 import { z } from 'zod';
 import { InvalidDefinition } from '../errors.js';
 import type { Probe } from './probe.js';
-import type { ContractSpec, ToolReference } from './tool.js';
+import type { Compensation, ContractSpec, ToolReference } from './tool.js';
 
 /**
  * The contract of a tool as it is published.
  * @throws InvalidDefinition naming what is wrong, or what contradicts what
  */
-export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe<never> | null, pool: Pool): ToolContract {
+export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe<never> | null, pool: Pool, compensate?: Compensation<never, never>): ToolContract {
   const { ageing, breaker, recovery } = spec;
   const { fallback } = tool;
   if (probe !== null && typeof probe.ask !== 'function') throw wrong(tool, 'probe needs ask: (args, context) => an answer');
@@ -38,6 +38,8 @@ export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe
     breaker: breaker && present({ failures: breaker.failures, initialMs: breaker.initial, maxMs: breaker.max }),
     holdMs: spec.hold,
     fallback: fallback === null ? undefined : { name: fallback.tool.name, version: fallback.tool.version },
+    compensate: compensate && declaredCompensation(tool, compensate),
+    pointOfNoReturn: spec.pointOfNoReturn === true ? true : undefined,
     recovery: recovery && present(recovery),
   });
   if (!parsed.success) throw wrong(tool, describeIssues(parsed.error));
@@ -47,11 +49,34 @@ export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe
   return contract;
 }
 
+/** How long a compensation may take before people are told, milliseconds. */
+const DEFAULT_COMPENSATION_DEADLINE_MS = 3_600_000;
+
+function declaredCompensation(tool: ToolReference, compensate: Compensation<never, never>): unknown {
+  const { args, order, authority, precondition, residual, partial, escalateTo } = compensate;
+  if (compensate.tool?.kind !== 'tool') throw wrong(tool, 'compensate needs tool: one made by defineTool or referTool');
+  if (compensate.tool.keyScope === 'target') throw wrong(tool, `compensate.tool: ${compensate.tool.name} has keyScope "target", and a compensation’s key comes from the effect that it answers: use one with keyScope "run"`);
+  return present({
+    tool: { name: compensate.tool.name, version: compensate.tool.version },
+    args: typeof args === 'function' ? 'host' : args,
+    order: order === undefined || typeof order === 'string' ? (order ?? 'reverse') : present({ after: order.after, before: order.before }),
+    authority: authority ?? 'automatic',
+    deadlineMs: compensate.deadline ?? DEFAULT_COMPENSATION_DEADLINE_MS,
+    escalateTo,
+    verify: compensate.verify ?? true,
+    precondition,
+    residual,
+    partial,
+  });
+}
+
 /** What each member allows, and all together don't. */
 function* contradictions(contract: ToolContract): Generator<string> {
   const { effect, probe, breaker } = contract;
   if (effect === 'pure') {
     if (probe?.sealing === true) yield 'a pure tool applies nothing, so there is nothing that a sealing probe could void: leave probe out';
+    if (contract.compensate !== undefined) yield 'a pure tool applies nothing, so there is nothing to compensate: leave compensate out';
+    if (contract.pointOfNoReturn !== undefined) yield 'a pure tool applies nothing, so no way back ends with it: leave pointOfNoReturn out';
     if (contract.settleDelayMs !== null) yield 'a pure tool applies nothing, so nothing of it can take effect late: leave settleDelay out';
     if (contract.targetRemembersKeysForMs !== undefined) yield 'a pure tool applies nothing, so its target remembers no key: leave targetRemembersKeysFor out';
   }

@@ -24,10 +24,29 @@ export interface ToolContext {
   readonly step: Step;
 }
 
-/** The tool that answers an effect of this one, when a run is rolled back. Declared; carried out by the compensation service. */
+/** Where an argument of the compensating call comes from: a JSON Pointer into what was called or what it came to, the effect's operation key, or a value. */
+export type Source = { readonly from: 'args' | 'result'; readonly at: string } | { readonly from: 'key' } | { readonly value: Json };
+
+/** How an effect of this tool is answered, when its run is rolled back. Carried out by the compensation service, through the ledger. */
 export interface Compensation<Args, Result> {
   readonly tool: ToolReference;
-  args(args: Args, result: Result): Json;
+  /** The compensating call's arguments, member by member; or computed here, by any worker that serves this tool: from these alone, since it may be asked twice. */
+  readonly args: Readonly<Record<string, Source>> | ((args: Args, result: Result) => Json);
+  /** Default `reverse`: after what answers every later effect of that order. `independent`: beside others. Or after or before what answers the effects of other tools. */
+  readonly order?: 'reverse' | 'independent' | { readonly after?: readonly string[]; readonly before?: readonly string[] } | undefined;
+  /** Default `automatic`. Else somebody with one of these roles approves exactly its arguments first. */
+  readonly authority?: 'automatic' | { readonly approvers: readonly string[] } | undefined;
+  /** What is not done so long after its plan was opened is brought to people, milliseconds. Default 3,600,000. */
+  readonly deadline?: number | undefined;
+  readonly escalateTo?: string | undefined;
+  /** Counts only once the compensating tool's probe has found it. Default: true. */
+  readonly verify?: boolean | undefined;
+  /** The version that the effect left, in its result at `version`, handed on as the argument `as`: the compensating tool refuses (`concurrency_conflict`) where somebody changed the thing since. */
+  readonly precondition?: { readonly version: string; readonly as: string } | undefined;
+  /** What remains all the same, such as a fee; `amount` points into what the compensation came to. */
+  readonly residual?: readonly { readonly what: string; readonly amount?: string }[] | undefined;
+  /** The effect's amount, a whole number, may be answered in parts, each handed on as the argument `as`. */
+  readonly partial?: { readonly amount: { readonly from: 'args' | 'result'; readonly at: string }; readonly as: string } | undefined;
 }
 
 /** Another tool that takes over when this one's attempts are spent. Its result is the call's, and is marked degraded. */
@@ -132,6 +151,8 @@ export interface ContractSpec {
   readonly hold?: number | undefined;
   /** What follows from a failure, where it isn't the default for its class. Nothing makes an irreversible effect fire again without evidence. */
   readonly recovery?: Readonly<Partial<Record<FailureClass, Recovery>>> | undefined;
+  /** Once it has happened its run only goes forward: nothing before it, nor it, is compensated. */
+  readonly pointOfNoReturn?: boolean | undefined;
 }
 
 interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> extends ContractSpec {
@@ -164,7 +185,7 @@ export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spe
  */
 export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolSpec<Input, Output>): ToolDefinition<Input, Output> {
   const reference = referenceOf<Input, Output>(spec);
-  const declared = contractOf(reference, spec, spec.probe ?? null, DEFAULT_POOL);
+  const declared = contractOf(reference, spec, spec.probe ?? null, DEFAULT_POOL, spec.compensate);
   return {
     ...reference,
     retry: declared.retry,

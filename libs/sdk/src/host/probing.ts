@@ -106,8 +106,8 @@ export class Probing {
     const at = this.#parts.clock.now(); // No reading is younger than its answer, nor older than its asking.
     const answer = await this.#read({ run, tenant, at, tool }, ask).catch((error: unknown): ReportedAnswer => ({ status: 'still_unknown', message: messageOf(error) }));
     this.#parts.crashPoint('host.after-probe', about);
-    const { step, key, attempt, probe, issuedAt } = data;
-    await this.#parts.send(run, tenant, ProbeReported({ step, key, attempt, probe, ...(issuedAt === undefined ? {} : { issuedAt }), answer, worker: this.#parts.worker }));
+    const { step, key, attempt, probe, issuedAt, purpose } = data;
+    await this.#parts.send(run, tenant, ProbeReported({ step, key, attempt, probe, ...(issuedAt === undefined ? {} : { issuedAt }), ...(purpose === undefined ? {} : { purpose }), answer, worker: this.#parts.worker }));
     this.#inFlight -= 1;
     if (this.#inFlight === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }

@@ -2,6 +2,7 @@ import { unreachable } from '@holdfast/kernel';
 import { decodeHeaders, decoder, parseJson, RunId, Tenant, toolTaskMessages, type MessageOf, type RevokeEffect } from '@holdfast/protocol';
 import type { LogRecord, Membership } from '@holdfast/runtime';
 import type { ToolDefinition } from '../define/tool.js';
+import type { ArgumentsTask } from './arguing.js';
 import { deadLetter } from './dead-letter.js';
 import type { WorkerLog } from './log.js';
 import type { Outbox } from './outbox.js';
@@ -15,11 +16,12 @@ export interface TaskReaderParts {
   hosted(name: string, version: string): ToolDefinition | undefined;
 }
 
-/** What a record asks of its host: to fire an attempt, not to fire it any more, or to ask what became of it. */
+/** What a record asks of its host: to fire an attempt, not to fire it any more, to ask what became of it, or how it is answered. */
 export type Received =
   | { readonly kind: 'fire'; readonly task: Task }
   | { readonly kind: 'revoke'; readonly attempt: MessageOf<typeof RevokeEffect>['data'] }
-  | { readonly kind: 'probe'; readonly task: ProbeTask };
+  | { readonly kind: 'probe'; readonly task: ProbeTask }
+  | { readonly kind: 'ask'; readonly task: ArgumentsTask };
 
 const decode = decoder(toolTaskMessages);
 
@@ -67,6 +69,8 @@ export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, 
       return { kind: 'revoke', attempt: message.data };
     case 'ProbeEffect':
       return { kind: 'probe', task: { run: run.data, tenant: tenant.data, data: message.data } };
+    case 'AskArguments':
+      return { kind: 'ask', task: { run: run.data, tenant: tenant.data, data: message.data } };
     case 'FireEffect':
       break;
     default:

@@ -3,6 +3,7 @@ import { EffectHeartbeat, EffectReported, topics, type Json, type Message, type 
 import type { Clock, CommitEnd, CrashPoint, LaneGroup, LogRecord, Membership } from '@holdfast/runtime';
 import type { ToolDefinition } from '../define/tool.js';
 import { messageOf } from '../errors.js';
+import { argue } from './arguing.js';
 import type { Firing, Shot } from './firing.js';
 import { sameMembership, type Hold } from './hold.js';
 import type { WorkerLog } from './log.js';
@@ -161,6 +162,7 @@ export class ToolHost {
     for (const read of received) if (read.kind === 'revoke') for (const task of lane.revoke(read.attempt)) this.#dequeue(task);
     for (const read of received) {
       if (read.kind === 'probe') this.#probing.receive(read.task);
+      if (read.kind === 'ask') void argue(read.task, { worker: this.#parts.worker, hosted: this.#parts.hosted, send: (run, tenant, message) => this.#send(run, tenant, message) });
       if (read.kind !== 'fire') this.#unsaved(lane);
       else if (!read.task.irreversible) this.#parts.slots.acquire(() => this.#fireFree(read.task, lane));
     }

@@ -24,6 +24,10 @@ export type EffectCommand =
       readonly claim: Claim;
       readonly gate: Gate;
     } & Sending)
+  /** The compensation service has an effect answered. `after`: attempts that were made before, and changed nothing. */
+  | ({ readonly type: 'order'; readonly call: RequestedCall; readonly fence: number; readonly after: number; readonly because: string; readonly gate: Gate } & Sending)
+  /** Nobody will ever say what became of an effect that its worker fired by itself. */
+  | ({ readonly type: 'doubt'; readonly call: Pick<RequestedCall, 'step' | 'key' | 'tool' | 'effect' | 'args' | 'digest'>; readonly because: string } & Sending)
   /** An attempt's end, from its host or through the run's worker. */
   | ({ readonly type: 'report'; readonly step: Step; readonly attempt: Attempt; readonly outcome: Outcome; readonly local?: Settled['local'] } & Sending)
   /** A running attempt shows life. */

@@ -37,6 +37,10 @@ export function decide(command: EffectCommand, effects: RunEffects): EffectDecis
   switch (command.type) {
     case 'request':
       return request(command, effects);
+    case 'order':
+      return order(command, effects);
+    case 'doubt':
+      return doubted(command, effects);
     case 'report':
       return report(command, effects);
     case 'alive':
@@ -65,6 +69,23 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
     return record<EffectEvent>(EffectJoined({ step, key, tool, digest, owner: claim.owner }), EffectSucceeded({ step, key, attempt: 1, result, evidence, replayed: claim.owner }));
   }
   return send({ ...call, fence: command.fence, since: null }, 1, 'first attempt', command, call);
+}
+
+/** A compensation is an effect like any other, under a key of its own for ever. One that is known to have changed nothing may be sent again under it, once for each time that this is asked for. */
+function order(command: Command<'order'>, effects: RunEffects): EffectDecision {
+  const { call, fence, after, because } = command;
+  const before = effects.get(call.step);
+  if (before === undefined) return send({ ...call, fence, since: null }, 1, because, command, call);
+  const ended = before.status === 'failed' || before.status === 'rejected';
+  return ended && before.attempt === after && before.key === call.key ? send({ ...before, fence }, after + 1, because, command) : ignore('duplicate');
+}
+
+/** Where the ledger has heard nothing of an effect that may have fired, a case settles it. */
+function doubted(command: Command<'doubt'>, effects: RunEffects): EffectDecision {
+  const { call, because, at } = command;
+  if (effects.has(call.step)) return ignore('duplicate');
+  const { step, key, tool, effect, args, digest } = call;
+  return unknown(command, { step, key, tool, effect, args, attempt: 1, fence: 0, since: null, local: { tool, effect, digest, args } }, { cause: 'host_lost', message: because, notAfter: at });
 }
 
 type ToSend = Pick<EffectFacts, 'step' | 'key' | 'tool' | 'effect' | 'keyScope' | 'digest' | 'fence' | 'since'>;

@@ -1,0 +1,4 @@
+import { startService } from '@holdfast/runtime/nest';
+import { CompensationModule } from './module.js';
+
+startService({ name: 'compensation', module: CompensationModule });

@@ -1,0 +1,147 @@
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { topics, type Json } from '@holdfast/protocol';
+import { verify } from '@holdfast/cli';
+import { defineTool, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
+import { z } from 'zod';
+import { Bookings } from './support/bookings.js';
+import { STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
+import { work } from './support/worker.js';
+
+jest.setTimeout(STACK_LIMIT_MS);
+
+const books = new Bookings();
+let stack: TestStack;
+let worker: ServedWorker | undefined;
+
+const mail = defineTool({ name: 'mail.send', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), owner: 'the desk', execute: () => null });
+const paid = defineTool({ name: 'ship', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), owner: 'the desk', pointOfNoReturn: true, execute: () => null });
+
+beforeAll(async () => {
+  stack = await TestStack.start();
+  const tools = [...books.tools('flight'), ...books.tools('hotel', { computed: true }), ...books.tools('suite', { approvers: ['manager'] }), mail, paid] as ToolDefinition[];
+  worker = await work(stack.brokers, { tools });
+}, STACK_LIMIT_MS);
+
+afterAll(async () => {
+  await worker?.stop();
+  await stack?.stop();
+});
+
+/** Calls one after the other, each once the one before has an end, and a failure at the end. */
+async function trip(run: string, ...tools: readonly string[]): Promise<void> {
+  await stack.intent(run, 'StartRun', { agent: null, input: { for: run } });
+  for (const [index, tool] of tools.entries()) await call(run, String(index + 1), tool);
+  await fail(run);
+}
+async function call(run: string, step: string, tool: string): Promise<void> {
+  await stack.intent(run, 'CallTool', { step, tool: { name: tool, version: '1' }, args: tool.endsWith('.book') ? { seats: 2 } : {} });
+  await stack.event(run, 'EffectSettled', (data) => data['step'] === step);
+}
+const fail = (run: string): Promise<unknown> => stack.intent(run, 'FinishRun', { ending: { status: 'failed', failure: { class: 'business_rejected', message: 'no table left' } } });
+const plan = (run: string, type: string, where: (data: Seen['data']) => boolean = () => true): Promise<Seen> => stack.event(run, type, where, topics.compensationEvents);
+const plans = (run: string): string[] => stack.events(run, topics.compensationEvents).map(({ envelope }) => envelope.type);
+const concluded = async (run: string, number = 1): Promise<Seen['data']> => (await plan(run, 'PlanConcluded', (data) => data['plan'] === number)).data;
+const command = (run: string, type: string, data: { readonly [member: string]: Json }): Promise<unknown> => stack.send({ topic: topics.operatorCommands, key: run, type, value: JSON.stringify(data) });
+const standings = (data: Seen['data']): Record<string, Json> => Object.fromEntries((data['effects'] as { step: string; standing: string }[]).map(({ step, standing }) => [step, standing]));
+const by = (...roles: string[]): Json => ({ name: 'ada', roles });
+
+describe('a run that failed', () => {
+  test('has what it did answered in reverse order, once, found by probes, and says what remains', async () => {
+    const run = 'all works';
+    await trip(run, 'flight.book', 'hotel.book');
+    const done = await concluded(run);
+    expect(done['status']).toBe('compensated');
+    expect(books.standing(run)).toEqual([]);
+    expect(books.of(run).map(({ what, thing }) => `${what} ${thing}`)).toEqual(['book flight', 'book hotel', 'cancel hotel', 'cancel flight']);
+    expect(done['effects']).toMatchObject([{ step: '1', standing: 'compensated', residual: [{ what: 'cancellation fee', amount: 5 }], answers: [{ step: '1~1', verified: true }] }, { step: '2' }]);
+    expect(stack.events(run, topics.compensationEvents).find(({ envelope }) => envelope.type === 'CompensationRegistered')?.data).toMatchObject({ step: '1' });
+  });
+
+  test('names what stands: what nothing answers, and all before a point of no return', async () => {
+    await Promise.all([trip('a letter', 'flight.book', 'mail.send'), trip('shipped', 'flight.book', 'ship', 'hotel.book')]);
+    const letter = await concluded('a letter');
+    expect([letter['status'], standings(letter)]).toEqual(['compensated_partially', { 1: 'compensated', 2: 'stands' }]);
+    const shipped = await concluded('shipped');
+    expect([shipped['status'], standings(shipped)]).toEqual(['compensated_partially', { 1: 'stands', 2: 'stands', 3: 'compensated' }]);
+    expect(books.standing('shipped')).toHaveLength(1);
+  });
+
+  test('that did nothing, or nothing that can be answered, has no plan', async () => {
+    await trip('only a letter', 'mail.send');
+    await stack.event('only a letter', 'RunFinished');
+    await trip('only a letter after', 'flight.book');
+    await concluded('only a letter after');
+    expect(plans('only a letter')).not.toContain('PlanOpened');
+  });
+});
+
+describe('what nobody knows', () => {
+  test('is settled before it is answered: a booking that lands after everyone gave up is found, and cancelled once', async () => {
+    const run = 'late';
+    books.meets(run, 'book', 'flight', 'late');
+    await stack.intent(run, 'StartRun', { agent: null, input: {} });
+    await stack.intent(run, 'CallTool', { step: '1', tool: { name: 'flight.book', version: '1' }, args: { seats: 1 } });
+    await stack.event(run, 'RunBlocked');
+    await fail(run);
+    await plan(run, 'PlanOpened');
+    expect((await concluded(run))['status']).toBe('compensated');
+    expect(books.of(run).map(({ what }) => what)).toEqual(['book', 'cancel']);
+  });
+
+  test('of a compensation is settled like any unknown, and it is never done again', async () => {
+    const run = 'silent';
+    books.meets(run, 'cancel', 'flight', 'silent');
+    await trip(run, 'flight.book');
+    const done = await concluded(run);
+    expect(plans(run)).toContain('CompensationNoted');
+    expect(await stack.event(run, 'CaseOpened', (data) => data['step'] === '1~1', topics.reconciliationEvents)).toBeDefined();
+    expect(done['status']).toBe('compensated');
+    expect(books.of(run, 'cancel')).toHaveLength(1);
+  });
+});
+
+describe('a compensation', () => {
+  test('that failed is brought to people, and goes on under its own key when they say so', async () => {
+    const run = 'closed';
+    books.meets(run, 'cancel', 'hotel', 'fails');
+    await trip(run, 'flight.book', 'hotel.book');
+    const failed = await concluded(run);
+    expect([failed['status'], standings(failed)]).toEqual(['compensation_failed', { 1: 'failed', 2: 'failed' }]);
+    expect((await plan(run, 'CompensationEscalated')).data).toMatchObject({ of: '2', reason: 'failed' });
+    await command(run, 'CompensateRun', { command: 'again', by: by('operator'), reason: 'the hotel is open again' });
+    const done = await concluded(run, 2);
+    expect(done['status']).toBe('compensated');
+    expect(books.standing(run)).toEqual([]);
+    const keys = stack.events(run, topics.compensationEvents).filter(({ envelope, data }) => envelope.type === 'CompensationOrdered' && data['of'] === '2').map(({ data }) => data['key']);
+    expect(new Set(keys).size).toBe(1);
+  });
+
+  test('that needs a role waits for it, and for exactly what was shown', async () => {
+    const run = 'manager';
+    await trip(run, 'suite.book');
+    const { data } = await plan(run, 'CompensationApprovalAsked');
+    expect(data).toMatchObject({ of: '1', approvers: ['manager'], args: { booking: books.of(run)[0]?.booking ?? '' } });
+    await command(run, 'DecideCompensation', { command: 'no', by: by('operator'), step: '1', decision: 'approve' });
+    expect((await plan(run, 'PlanCommandRefused')).data).toMatchObject({ command: 'no', reason: 'role_missing' });
+    expect(books.of(run, 'cancel')).toEqual([]);
+    await command(run, 'DecideCompensation', { command: 'yes', by: by('manager'), step: '1', decision: 'approve', digest: data['digest'] ?? null });
+    expect((await concluded(run))['effects']).toMatchObject([{ standing: 'compensated', answers: [{ authorisedBy: 'ada' }] }]);
+  });
+
+  test('is done once, whoever asks, and however often the service is killed on the way', async () => {
+    const run = 'killed';
+    await trip(run, 'flight.book', 'hotel.book');
+    await plan(run, 'CompensationOrdered');
+    await stack.service('compensation').kill();
+    await command(run, 'CompensateRun', { command: 'too', by: by('operator'), reason: 'to be sure' });
+    await stack.service('compensation').start();
+    const done = await concluded(run);
+    expect([done['status'], books.standing(run), books.of(run, 'cancel').length]).toEqual(['compensated', [], 2]);
+  });
+});
+
+test('journals, agendas, topics and hash chains agree', async () => {
+  const { differences } = await verify({ brokers: stack.brokers, databaseUrl: stack.stack.databaseUrl });
+  expect(differences).toEqual([]);
+  expect(await stack.halts()).toEqual([]);
+});
