@@ -1,6 +1,7 @@
 import { Command, CommanderError } from 'commander';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
+import { addPlans } from './commands/plans.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -19,6 +20,7 @@ export function makeProgram(): Command {
   addUp(program);
   addRuns(program);
   addCases(program);
+  addPlans(program);
   addAudit(program);
   addRebuild(program);
   return program;

@@ -33,7 +33,8 @@ export async function command(options: { brokers: readonly string[]; answersOn: 
       const envelope = decodeHeaders(record.headers, record.key, record.time);
       const parsed = parseJson(record.value ?? '');
       if (envelope?.subject !== run || !parsed.ok || !isObject(parsed.value)) return;
-      if (parsed.value['command'] === id) answered({ type: envelope.type, data: parsed.value });
+      const { command: own, cause = null } = parsed.value;
+      if (own === id || (isObject(cause) && cause['command'] === id)) answered({ type: envelope.type, data: parsed.value });
     },
   });
   const writer = await createWriter({ brokers, clientId: `cli-${id}` });

@@ -36,6 +36,7 @@ export function paint(phase: string): string {
       return pc.yellow(phase);
     case 'failed':
     case 'alarm':
+    case 'compensation_failed':
     case 'quarantined':
       return pc.red(phase);
     default:
