@@ -24,6 +24,8 @@ const { values } = parseArgs({
 const say = (line) => process.stderr.write(`${line}\n`);
 const { scripts } = JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8'));
 let running;
+/** Commands that found something, or broke off: then the report is no clean one, and its command says so. */
+const unclean = [];
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => running?.kill(signal));
 
 /** Runs one of the root's commands; what it says on stdout, and how it ended. */
@@ -35,6 +37,7 @@ async function command(word, ...args) {
   child.stdout.on('data', (chunk) => chunks.push(chunk));
   const code = await new Promise((resolve) => child.once('close', resolve));
   if (code === 130 || code === null) process.exit(130);
+  if (code !== 0) unclean.push(word);
   return { line: `npm run ${word}${args.length === 0 ? '' : ` -- ${args.join(' ')}`}`, text: Buffer.concat(chunks).toString('utf8').trim(), code };
 }
 
@@ -181,4 +184,6 @@ What is promised, and which test shows it: [guarantees.md](guarantees.md).
 `,
 );
 say(`${path.relative(ROOT, REPORT)} is written`);
-process.exitCode = crashed.rows.some(({ verdict }) => verdict === 'failed') || !crashed.whole ? 1 : 0;
+if (crashed.rows.some(({ verdict }) => verdict === 'failed') || !crashed.whole) unclean.push('crash-matrix');
+if (unclean.length > 0) say(`not clean: ${[...new Set(unclean)].join(', ')}`);
+process.exitCode = unclean.length > 0 ? 1 : 0;
