@@ -115,6 +115,8 @@ export class Loop<State, Event extends Message> {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#assignments += 1;
+    // No turn comes any more that would let a held-back delivery go, and leaving the group waits for it.
+    this.#makeRoom();
     await this.#group?.stop();
     this.#wake();
     await this.#running;
@@ -198,8 +200,12 @@ export class Loop<State, Event extends Message> {
     }
     const taken = works.reduce((sum, { records }) => sum + records.length, 0);
     this.#waiting -= taken;
-    if (this.#waiting < INBOX_MAX) for (const release of this.#roomWaiters.splice(0)) release();
+    if (this.#waiting < INBOX_MAX) this.#makeRoom();
     return works;
+  }
+
+  #makeRoom(): void {
+    for (const release of this.#roomWaiters.splice(0)) release();
   }
 
   async #turn(works: readonly LaneWork<State>[]): Promise<void> {
@@ -314,7 +320,7 @@ export class Loop<State, Event extends Message> {
   #arrived(records: readonly LogRecord[]): Promise<void> {
     const first = records[0];
     const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
-    if (first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
+    if (this.#stopping || first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
     for (const record of records) {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
