@@ -65,7 +65,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
     alarms,
     appended,
     arrive: (...records: LogRecord[]): Promise<void> => handlers?.onRecords(records, { memberId: MEMBER, generation: 1 }) ?? Promise.resolve(),
-    assign: (generation: number): void => handlers?.onAssigned({ membership: { memberId: MEMBER, generation }, lanes: [LANE, OTHER], retained: [] }),
+    assign: (generation: number, lanes: readonly number[] = [LANE, OTHER], retained: readonly number[] = []): void => handlers?.onAssigned({ membership: { memberId: MEMBER, generation }, lanes, retained }),
   };
 }
 
@@ -96,6 +96,41 @@ test('what was fetched for an earlier holding of a lane does not look like a gap
   void arrive(wish(0, 'a', { does: 'open' }), wish(1, 'b', { does: 'open' }));
   await until(() => appended.some(({ progress: { offsets } }) => offsets[WISHES] === 2), 'both are decided');
   expect(alarms).toEqual([]);
+});
+
+test('a lane that is lost just before an assignment gives it to another is not taken back', async () => {
+  const taken: number[][] = [];
+  const opened: number[] = [];
+  let letTake: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (letTake = resolve));
+  const { loop, arrive, assign } = loopOn({
+    store: {
+      takeLanes: (lanes) => {
+        taken.push([...lanes]);
+        return Promise.resolve(lanes.map((lane) => progress({ lane })));
+      },
+      append: () => Promise.resolve(new Set()),
+    },
+    group: {
+      open: (positions) => void opened.push(...positions.map(({ lane }) => lane)),
+      offsets: async () => {
+        if (taken.length === 2) await held;
+        return new Map([LANE, OTHER].map((lane) => [lane, { first: 0, next: 2 }]));
+      },
+    },
+  });
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened.includes(LANE), 'the first lane is open');
+  assign(2, [LANE, OTHER], [LANE]);
+  await until(() => taken.length === 2, 'the second lane is being taken');
+  assign(3, [OTHER], [OTHER]); // Worked off once the second lane is taken.
+  void arrive(wish(0, 'a', { does: 'open' })); // Its commit finds that somebody else has the first one.
+  await until(() => loop.counts.has('lane lost: epoch'), 'the first lane is lost');
+  letTake();
+  await until(() => opened.includes(OTHER), 'the second lane is open');
+  for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
+  expect(taken).toEqual([[LANE], [OTHER]]);
 });
 
 test.each(['during the last turn', 'after it'] as const)('a delivery that comes %s holds the stop back no longer than that turn', async (when) => {

@@ -101,7 +101,9 @@ export class Judge {
     if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
     const local = (other: Firing): boolean => !this.#dispatched.has(`${other.run}/${other.step}/${other.attempt}`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
-    if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    // What fired and was refused binds nothing at the target: of local effects I4 holds at the log.
+    const stands = (other: Firing): boolean => !local(other) || this.#accepted.has(`${other.run}/${other.step}/${other.fence}`);
+    if (before.some((other) => other.args !== firing.args && stands(other))) this.#violated('I4', `${place} fired with other arguments than before`);
     // What was refused after it had fired is asked anew, from its first attempt on.
     const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
     if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
