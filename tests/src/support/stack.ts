@@ -68,6 +68,10 @@ export class TestStack {
       partitions: LOCAL_PARTITIONS,
       env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS) },
       services,
+      // What a service said last is the only clue to why it died: its log goes with the stack.
+      onServiceExit: (process, exit) => {
+        void process.logTail().then((log) => globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
+      },
       prepare: (brokers, partitions) => ensureTopics(brokers, partitions),
     });
     const kafka = new Kafka({ brokers: stack.brokers, clientId: 'outsider', logLevel: logLevel.NOTHING });
