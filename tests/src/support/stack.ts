@@ -133,7 +133,8 @@ export class TestStack {
 
   /** The first event of a type in a run's stream, when it comes. */
   event(run: string, type: string, where: (data: Seen['data']) => boolean = () => true, topic: string = topics.runEvents): Promise<Seen> {
-    return eventually(`${type} of run ${run}`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
+    const known = (): string => this.seen.filter(({ envelope }) => envelope.subject === run).map(({ envelope }) => envelope.type).join(', ');
+    return eventually(() => `${type} of run ${run} (known of it: ${known()})`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
   }
 
   deadLetter(place: Place): Promise<Seen> {
