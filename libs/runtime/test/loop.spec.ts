@@ -2,15 +2,7 @@ import { expect, test } from '@jest/globals';
 import { Loop } from '../src/loop/loop.js';
 import type { LaneGroup, LaneGroupHandlers, LogRecord } from '../src/ports.js';
 import type { LaneWrite, Store } from '../src/store/types.js';
-import { counter, LANE, progress, WISHES, wish } from './kit.js';
-
-async function until(fact: () => boolean, what: string): Promise<void> {
-  for (let turn = 0; turn < 2000; turn += 1) {
-    if (fact()) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-  throw new Error(`never came: ${what}`);
-}
+import { counter, LANE, progress, until, WISHES, wish } from './kit.js';
 
 const OTHER = LANE + 1;
 const MEMBER = 'm';

@@ -1,4 +1,5 @@
-import { readFile, rm } from 'node:fs/promises';
+import { cp, readFile, rm } from 'node:fs/promises';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, SERVICES, startStack, type ManagedProcess, type ServiceName, type ServiceSpec, type Stack } from '@holdfast/deploy';
 import { decodeHeaders, topics, type Envelope, type Json } from '@holdfast/protocol';
@@ -96,6 +97,8 @@ export class TestStack {
     await Promise.all(this.#tails.map((reader) => reader.close()));
     await Promise.all([this.producer.disconnect(), this.admin.disconnect(), ...[...this.#pools.values()].map((pool) => pool.end())]);
     await this.stack.stop();
+    const keep = process.env['HOLDFAST_TEST_LOGS'];
+    if (keep !== undefined) await cp(path.join(this.stack.dir, 'services'), path.join(keep, path.basename(this.stack.dir)), { recursive: true });
     await rm(this.stack.dir, { recursive: true, force: true });
   }
 
