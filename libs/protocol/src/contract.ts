@@ -100,6 +100,8 @@ export const ToolContract = z.object({
   /** Who settles its unknowns when no probe can. */
   owner: z.string().max(200).nullable(),
   ageing: AgeingPolicy.optional(),
+  /** A call needs an approval for exactly its arguments, by one of these roles. */
+  approval: z.object({ approvers: z.array(z.string().min(1).max(100)).min(1).max(50), fourEyes: z.boolean() }).optional(),
   /** A running attempt that shows no life for longer than this is treated as lost. Absent: only its deadline counts. */
   heartbeatMs: DurationMs.min(1).optional(),
   /** How long the target remembers an operation key: no automatic retry goes beyond it. Absent: for ever. */
