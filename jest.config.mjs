@@ -13,6 +13,7 @@ export default {
     {
       ...shared,
       displayName: 'unit',
+      setupFilesAfterEnv: ['<rootDir>/tests/src/setup/properties.mjs'],
       testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,deploy,examples}/test/**/*.spec.ts'],
     },
     {

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { describe, expect, it } from '@jest/globals';
+import { proof } from './support/proof.js';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const run = promisify(execFile);
@@ -32,7 +33,7 @@ async function demo(...args: string[]): Promise<Result> {
 /** In full length the public benchmark's tasks, which lie beside the repository; it says so where they are missing. */
 async function tasks(): Promise<{ file: string; kills: number; runs: number; effects: number }> {
   const short = { file: path.join(root, 'tests/src/data/tasks.json'), kills: 4, runs: 12, effects: 24 };
-  if (process.env['HOLDFAST_PROOF'] !== 'full') return short;
+  if (proof(true, false)) return short;
   const file = path.join(root, '../shared/data/tau-airline.json');
   await access(file).catch(() => {
     throw new Error(`the full proof needs ${path.relative(root, file)}`);

@@ -6,14 +6,15 @@ import { defineAgent, defineTool, HoldfastClient, type ServedWorker } from '@hol
 import type pg from 'pg';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
+import { proof } from './support/proof.js';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
 
-const RUNS = 40;
+const RUNS = proof(40, 200);
 const STEPS = 3;
-const PAIRS = 20;
+const PAIRS = proof(20, 100);
 
 let stack: TestStack;
 let world: pg.Pool;

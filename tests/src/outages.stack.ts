@@ -5,12 +5,13 @@ import { openDatabase, PgStore } from '@holdfast/runtime';
 import { createDatabase, databaseUrl } from '@holdfast/deploy';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
+import { proof } from './support/proof.js';
 import { SERVICES, STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
-jest.setTimeout(STACK_LIMIT_MS);
+jest.setTimeout(proof(STACK_LIMIT_MS, 2 * STACK_LIMIT_MS));
 
-const RUNS = 40;
+const RUNS = proof(40, 200);
 const STEPS = 4;
 const firings: Firing[] = [];
 const pay = countingTool('pay', 'irreversible', firings);

@@ -100,16 +100,14 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
   const client = await HoldfastClient.connect({ brokers: stack.brokers });
   const before = await lastRow(world);
   const begun = Date.now();
-  let over = false;
   let settledAll = false;
   const person = playing.blind ? personDecides({ stack, world, say, stopped: () => settledAll }) : Promise.resolve();
   const progress = setInterval(() => say(progressLine(watch, taskList.length)), 1000);
   try {
     const waiting = [...taskList];
-    // With kills to come the runs are started a few at a time, so that each kill finds work in flight.
-    const portion = Math.ceil(taskList.length / (playing.kill + 1));
+    // With kills to come the runs are started one at a time, so that each kill finds work in flight.
     const more = (): boolean => {
-      const next = waiting.splice(0, portion);
+      const next = waiting.splice(0, playing.kill === 0 ? waiting.length : 1);
       for (const { task, actions } of next) void client.start(TASK_AGENT, { actions: actions.map(({ tool, args }) => ({ tool, args })) }, { runId: task });
       return next.length > 0;
     };
@@ -118,7 +116,6 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
       watch,
       times: playing.kill,
       chance: seeded(playing.seed),
-      over: () => over,
       reword: playing.reword,
       more,
       victims: [
@@ -127,11 +124,8 @@ async function play(playing: Playing): Promise<{ result: TaskResult; rows: TaskR
       ],
       onKill: ({ name }) => say(`kill -9 ${name}`),
     });
-    // A run that ended early is no reason to stop killing: the rest is started as the kills go on.
-    const kills = await Promise.race([killing, settled(watch, taskList).then(() => null)]);
-    over = true;
+    const killed = await killing;
     while (more());
-    const killed = kills ?? (await killing);
     await settled(watch, taskList);
     const seconds = (Date.now() - begun) / 1000;
     const rows = taskList.map((task) => rowOf(watch, task));

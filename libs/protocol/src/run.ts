@@ -204,6 +204,8 @@ export const IntentRejected = message(
     observed: z.array(Step).optional(),
     /** A local call that was refused after it may have fired still binds its key. */
     bound: RequestedCall.optional(),
+    /** The same of the idempotent calls of a refused group. */
+    boundGroup: z.array(RequestedCall).optional(),
   }),
 );
 

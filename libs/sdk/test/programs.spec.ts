@@ -133,7 +133,7 @@ function makeAgent(ops: readonly Op[], player: Player): AgentDefinition {
 }
 
 const world = (player: Player, seed: number): StandIn => new StandIn({ tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0 });
-const RUNS = Number(process.env['PROGRAMS'] ?? 60);
+const RUNS = Number(process.env['PROGRAMS'] ?? (process.env['HOLDFAST_PROOF'] === 'full' ? 600 : 60));
 
 describe('any agent', () => {
   it('comes to the same end wherever its worker is lost, and does nothing recorded again', async () => {

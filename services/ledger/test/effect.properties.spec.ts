@@ -81,7 +81,6 @@ function play(all: readonly EffectCommand[], look: (command: EffectCommand, befo
 const holds = (property: (events: readonly EffectEvent[], effect: EffectClass) => void): void =>
   fc.assert(
     fc.property(histories, ([effect, all]) => property(play(all).events, effect)),
-    { numRuns: 300 },
   );
 
 describe('whatever happens', () => {
@@ -135,7 +134,6 @@ describe('whatever happens', () => {
           if (command.type === 'request' || command.type === 'report') expect(effectDecider.decide(command, after)).toMatchObject({ kind: 'ignore' });
         });
       }),
-      { numRuns: 300 },
     );
   });
 

@@ -36,6 +36,7 @@ import {
   type ReportDivergence,
   type ReportSteps,
   type ReportTry,
+  type Settled,
   type StartRun,
   type ToolContract,
 } from '@holdfast/protocol';
@@ -215,7 +216,7 @@ export class RunHandlers {
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, observed, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
@@ -223,10 +224,17 @@ export class RunHandlers {
     turn.record(
       stream,
       tenant,
-      IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(bound === undefined ? {} : { bound }), ...(observed === undefined ? {} : { observed: [...observed] }) }),
+      IntentRejected({
+        ...refusal,
+        ...(settles === undefined ? {} : { settles: [...settles] }),
+        ...(bound === undefined ? {} : { bound }),
+        ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
+        ...(observed === undefined ? {} : { observed: [...observed] }),
+      }),
     );
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
+    this.#tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
     const { token: _, ...told } = refusal;
     turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
   }
@@ -237,6 +245,7 @@ export class RunHandlers {
     if (!isRun(run) || run.lease === null) return;
     const { worker, fence } = run.lease;
     const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
+    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.fence, event.data.settles ?? []);
     switch (event.type) {
       case 'RunAccepted':
       case 'LeaseGranted':
@@ -255,6 +264,18 @@ export class RunHandlers {
         return send(IntentRefused({ worker, intent: 'any', fence, reason: 'run_quarantined', message: event.data.message }));
       default:
         return; // The worker has seen it itself, or need not know.
+    }
+  }
+
+  /** Ends that a former holder reported: the present one has not seen them, and the ledger's word on them will be no news. */
+  #tellEnds(stream: string, tenant: string, turn: RunTurn, reporter: number | undefined, settles: readonly Settled[]): void {
+    const run = turn.state(stream);
+    if (run.status !== 'open' || run.lease === null || reporter === run.lease.fence) return;
+    const { worker, fence } = run.lease;
+    for (const { step } of settles) {
+      const state = run.steps.get(step);
+      if (state?.kind !== 'call' || state.outcome === null || state.outcome.status === 'unknown') continue;
+      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt: state.attempt, outcome: state.outcome }));
     }
   }
 

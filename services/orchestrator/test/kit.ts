@@ -136,7 +136,7 @@ export const tried = (step: string, attempt: number, of: FailureClass = 'transie
 export const reports = (settles: Settled[], fence: number | null = 1, observed?: Step[]): Command<'report'> => ({
   type: 'report',
   at,
-  data: { settles, ...fenced(fence), ...(observed === undefined ? {} : { observed }) },
+  data: { ...(settles.length === 0 ? {} : { settles }), ...fenced(fence), ...(observed === undefined ? {} : { observed }) },
 });
 export const completed: Ending = { status: 'completed', output: { value: 'done' } };
 export const partially: Ending = { status: 'completed_partially', output: { value: 'half' }, because: 'one refund is in doubt' };
@@ -168,8 +168,14 @@ export const accepted = (over: Partial<ReturnType<typeof RunAccepted>['data']> =
 export const asked = (step: string, tool: ToolName, args: Json = { n: 1 }, fire: Fire = 'granted', fence = 1): RunEvent => EffectRequested({ call: requested(s(step), tool, args), fire, fence: f(fence) });
 
 /** The stream's event for a refusal, as the shell writes it. */
-export const spoken = ({ settles, observed, bound, ...refusal }: Refusal): RunEvent =>
-  IntentRejected({ ...refusal, ...(settles === undefined ? {} : { settles: [...settles] }), ...(observed === undefined ? {} : { observed: [...observed] }), ...(bound === undefined ? {} : { bound }) });
+export const spoken = ({ settles, observed, bound, boundGroup, ...refusal }: Refusal): RunEvent =>
+  IntentRejected({
+    ...refusal,
+    ...(settles === undefined ? {} : { settles: [...settles] }),
+    ...(observed === undefined ? {} : { observed: [...observed] }),
+    ...(bound === undefined ? {} : { bound }),
+    ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
+  });
 
 /** The events that a decision leaves in the stream. */
 export const eventsOf = (decision: RunDecision): readonly RunEvent[] => (decision.kind === 'record' ? decision.events : decision.kind === 'refuse' ? [spoken(decision.because)] : []);

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import type { RunCommand } from '../src/domain/commands.js';
 import { runDecider, type RunDecision } from '../src/domain/decide.js';
 import { openSteps, unknownSteps, type Run, type RunEvent } from '../src/domain/run.js';
-import { agent, at, block, call, completed, ended, eventsOf, failure, finish, grant, group, holder, host, note, partially, reports, settle, start, succeeded, tried } from './kit.js';
+import { agent, at, block, call, completed, ended, eventsOf, failure, finish, grant, group, holder, host, note, partially, reports, s, settle, start, succeeded, tried } from './kit.js';
 
 /** Freezes a state with all that hangs on it; maps and sets throw when they are written to. */
 function frozen<T>(value: T): T {
@@ -19,7 +19,7 @@ function frozen<T>(value: T): T {
   return Object.freeze(value);
 }
 
-const STEPS = ['1', '2', '3', '4.1', '4.2'] as const;
+const STEPS = ['1', '2', '3', '4', '4.1', '4.2'] as const;
 const steps = fc.constantFrom(...STEPS);
 const fences = fc.constantFrom<number | null>(1, 1, 1, 2, 2, 3, null);
 const ends = fc.constantFrom<Outcome>(
@@ -31,6 +31,13 @@ const ends = fc.constantFrom<Outcome>(
 const settled = fc.tuple(steps, ends, fc.integer({ min: 1, max: 2 })).map(([step, outcome, attempt]) => ended(step, outcome, attempt));
 const settles = fc.array(settled, { maxLength: 2 });
 const progress = fc.record({ fence: fences, settles }, { requiredKeys: ['fence'] });
+const groups = fc.constantFrom<Parameters<typeof group>>(
+  ['4', [['4.1', 'lookup'], ['4.2', 'reserve']]],
+  ['4', [['4.1', 'reserve'], ['4.1', 'reserve']]],
+  ['4', [['4.2', 'reserve'], ['4', 'lookup']]],
+  ['3', [['4.1', 'reserve'], ['4.2', 'lookup']]],
+  ['4.1', [['4', 'reserve']]],
+);
 /** A worker reports what ended before the step that it now asks for, never that step. */
 const earlier = (step: string, more: Settled[] | undefined): Settled[] => (more ?? []).filter((report) => report.step !== step);
 
@@ -44,10 +51,10 @@ const commands: fc.Arbitrary<RunCommand> = fc.oneof(
       .tuple(steps, fc.constantFrom('lookup' as const, 'reserve' as const, 'refund' as const), fc.constantFrom({ n: 1 }, { n: 2 }), progress, fc.constantFrom('local' as const, 'granted' as const), fc.constantFrom('refuse' as const, 'adopt' as const))
       .map(([step, tool, args, of, fire, onConflict]) => call(step, tool, { args, ...of, settles: earlier(step, of.settles), fire, onConflict })),
   },
-  { weight: 2, arbitrary: fences.map((fence) => group('4', [['4.1', 'lookup'], ['4.2', 'reserve']], fence)) },
+  { weight: 2, arbitrary: fc.tuple(groups, fences).map(([[step, members], fence]) => group(step, members, fence)) },
   { weight: 2, arbitrary: fc.tuple(steps, fc.constantFrom('think', 'other'), fences, settles).map(([step, name, fence, more]) => withSettles(note(step, name, fence), earlier(step, more))) },
   { weight: 2, arbitrary: fc.tuple(steps, fc.integer({ min: 1, max: 6 }), fences).map(([step, attempt, fence]) => tried(step, attempt, 'transient', fence)) },
-  { weight: 4, arbitrary: fc.tuple(fc.array(settled, { minLength: 1, maxLength: 3 }), fences).map(([more, fence]) => reports(more, fence)) },
+  { weight: 4, arbitrary: fc.tuple(fc.array(settled, { maxLength: 3 }), fences, fc.option(fc.array(steps.map(s), { maxLength: 3 }), { nil: undefined })).map(([more, fence, observed]) => reports(more, fence, observed)) },
   { weight: 3, arbitrary: fc.tuple(fc.constantFrom(completed, partially), fences, settles).map(([ending, fence, more]) => finish(ending, fence, more)) },
   { weight: 3, arbitrary: fc.tuple(fc.constantFrom('w1', 'w2'), fc.integer({ min: 9, max: 14 }), fc.boolean()).map(([worker, offset, hosts]) => grant(holder(worker, offset, hosts ? [agent] : []))) },
   { weight: 3, arbitrary: steps.map((step) => settle(step)) },
@@ -84,7 +91,6 @@ const holds = (look: (command: RunCommand, decision: RunDecision, before: Run, a
     fc.property(histories, (all) => {
       play(all, look);
     }),
-    { numRuns: 300 },
   );
 
 const fenceOf = (run: Run): number => ('lease' in run ? (run.lease?.fence ?? 0) : 0);
@@ -135,6 +141,13 @@ describe('whatever happens', () => {
     holds((_, __, before, after) => {
       if (!('steps' in before) || !('steps' in after)) return;
       for (const [step, state] of before.steps) if (state.kind === 'call') expect(after.steps.get(step)).toMatchObject({ call: { key: state.call.key, digest: state.call.digest } });
+    });
+  });
+
+  test('a group’s own step is held by nothing else', () => {
+    holds((_, __, ___, after) => {
+      if (!('groups' in after)) return;
+      for (const step of after.groups) expect(after.steps.has(step)).toBe(false);
     });
   });
 

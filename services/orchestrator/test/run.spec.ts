@@ -211,6 +211,48 @@ describe('group', () => {
   test('counts each member against the budget', () => {
     expect(given(accepted({ budgets: { stepsMax: 1 } })).when(group('1', members))).toEqual(refused('budget_exhausted'));
   });
+
+  test('holds its own step as well as its members’', () => {
+    const grouped = played([accepted()], group('1', members));
+    expect(given(...grouped).when(call('1', 'refund'))).toEqual(refused('operation_conflict'));
+    expect(given(...grouped).when(note('1', 'think'))).toEqual(refused('operation_conflict'));
+    expect(given(...grouped).when(tried('1', 1))).toEqual(refused('operation_conflict'));
+    expect(given(...grouped).when(group('1', [['1.3', 'lookup']]))).toEqual(refused('operation_conflict'));
+    expect(given(...grouped).when(group('2', [['1', 'lookup']]))).toEqual(refused('operation_conflict'));
+    expect(given(...grouped).when(group('2', [['2.1', 'lookup']]))).toMatchObject({ kind: 'record' });
+  });
+
+  test('at a step that something else holds conflicts', () => {
+    for (const before of [call('1', 'refund'), note('1', 'think'), tried('1', 1)]) expect(given(...played([accepted()], before)).when(group('1', members))).toEqual(refused('operation_conflict'));
+  });
+
+  test('that names a step twice, or its own, is refused: one of the two would be lost', () => {
+    expect(given(accepted()).when(group('1', [...members, ['1.2', 'reserve']]))).toEqual(refused('group_not_allowed'));
+    expect(given(accepted()).when(group('1', [['1.1', 'lookup'], ['1.1', 'reserve']]))).toEqual(refused('group_not_allowed'));
+    expect(given(accepted()).when(group('1', [['1', 'lookup']]))).toEqual(refused('group_not_allowed'));
+  });
+
+  test('that is refused may have fired: its idempotent calls hold their keys, and may be asked for again', () => {
+    const again = [accepted(), resumed(2, 'w2', 20)];
+    const stale = given(...again).when(group('1', members, 1));
+    expect(stale).toMatchObject({ kind: 'refuse', because: { reason: 'stale_fence', boundGroup: [requested(s('1.2'), 'reserve')] } });
+    const bound = [...again, ...eventsOf(stale)];
+    expect(known(given(...bound).state()).steps.get(s('1.2'))).toMatchObject({ bound: true, attempt: 1 });
+    expect(given(...bound).when(group('1', members, 1))).toEqual(ignore('already_refused'));
+    expect(given(...bound).when(group('1', [['1.1', 'lookup'], ['1.2', 'reserve', { n: 2 }]], 2))).toEqual(refused('operation_conflict'));
+    expect(given(...bound).when(call('1.2', 'reserve', { fence: 2, args: { n: 2 } }))).toEqual(refused('operation_conflict'));
+    const fired = played(bound, group('1', members, 2));
+    expect(known(given(...fired).state()).steps.get(s('1.2'))).toMatchObject({ attempt: 2, bound: false, group: '1' });
+    expect(given(...fired).when(group('1', members, 2))).toEqual(ignore('duplicate'));
+    // What it did is evidence, though it was refused.
+    expect(given(...bound).when(reports([ended('1.2')], 1))).toMatchObject({ kind: 'record', events: [{ type: 'StepsReported', data: { settles: [{ step: '1.2', local: { key: requested(s('1.2'), 'reserve').key } }] } }] });
+  });
+
+  test('asked for again within its budget is counted once', () => {
+    const budgeted = [accepted({ budgets: { stepsMax: 2 } }), resumed(2, 'w2', 20)];
+    expect(given(...played(budgeted, group('1', members, 1))).when(group('1', members, 2))).toMatchObject({ kind: 'record' });
+    expect(given(...played([accepted({ budgets: { stepsMax: 1 } }), resumed(2, 'w2', 20)], call('1', 'reserve', { fire: 'local', fence: 1 }))).when(call('1', 'reserve', { fire: 'local', fence: 2 }))).toMatchObject({ kind: 'record' });
+  });
 });
 
 describe('recorded work', () => {
@@ -255,6 +297,17 @@ describe('a report', () => {
   test('of what is known already, or of a step that never was, is nothing new', () => {
     expect(given(...before, EffectSettled(ended('1'))).when(reports([ended('1')]))).toEqual(ignore('nothing_new'));
     expect(given(...before).when(reports([ended('9')]))).toEqual(ignore('nothing_new'));
+  });
+
+  test('of nothing but the order in which code was told is recorded, once, and by the holder’s word', () => {
+    const ran = played(before, settle('1'), note('2', 'think'));
+    expect(given(...ran).when(reports([], 1, [s('2'), s('1')]))).toEqual(record(StepsReported({ observed: [s('2'), s('1')], fence: f(1) })));
+    const told = played(ran, reports([], 1, [s('2')]));
+    expect(known(given(...told).state()).observed).toEqual(['2']);
+    expect(given(...told).when(reports([], 1, [s('2')]))).toEqual(ignore('nothing_new'));
+    expect(given(...told).when(reports([], 1, [s('2'), s('1')]))).toEqual(record(StepsReported({ observed: [s('1')], fence: f(1) })));
+    expect(given(...told, resumed(2, 'w2', 20)).when(reports([], 1, [s('1')]))).toEqual(ignore('nothing_new'));
+    expect(given(...played(told, finish())).when(reports([], 1, [s('1')]))).toEqual(ignore('nothing_new'));
   });
 
   test('of a granted call’s failure is the ledger’s to judge', () => {

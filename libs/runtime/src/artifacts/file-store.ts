@@ -1,14 +1,14 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { mkdir, open, readFile, readdir, rename, rm, rmdir, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { ArtifactRef } from '@holdfast/protocol';
-import { mayRead, scopeText } from './scope.js';
-import { ArtifactDamaged, ArtifactDenied, ArtifactMissing, type ArtifactScope, type ArtifactStore } from './store.js';
+import type { ArtifactRef } from '@holdfast/protocol';
+import { intact, missing, permitted, refOf } from './checked.js';
+import { sha256 } from './digest.js';
+import type { ArtifactScope, ArtifactStore } from './store.js';
 
 const TEMPORARY = '.writing-';
 const SWEEPING = '.sweeping-';
 
-const sha256 = (bytes: Uint8Array | string): string => createHash('sha256').update(bytes).digest('hex');
 const codeOf = (error: unknown): unknown => (typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined);
 
 /**
@@ -22,10 +22,9 @@ export function fileArtifactStore(dir: string, now: () => number = Date.now): Ar
     return path.join(root, name.slice(0, 2), name);
   };
   return {
-    async put(bytes: Uint8Array, { mediaType, scope }): Promise<ArtifactRef> {
-      const text = scopeText(scope);
-      const ref = ArtifactRef.parse({ sha256: sha256(bytes), bytes: bytes.byteLength, mediaType, scope: text });
-      const folder = folderOf(text);
+    async put(bytes: Uint8Array, about: { readonly mediaType: string; readonly scope: ArtifactScope }): Promise<ArtifactRef> {
+      const ref = refOf(bytes, about);
+      const folder = folderOf(ref.scope);
       await mkdir(folder, { recursive: true, mode: 0o700 });
       await writeDurably(folder, ref.sha256, bytes);
       await syncFolder(path.dirname(folder));
@@ -34,18 +33,12 @@ export function fileArtifactStore(dir: string, now: () => number = Date.now): Ar
     },
 
     async get(ref: ArtifactRef, scope: ArtifactScope): Promise<Uint8Array> {
-      // Checked here too, since part of it becomes a path.
-      const { sha256: hash, bytes, scope: owner } = ArtifactRef.parse(ref);
-      if (!mayRead(ref, scope)) throw new ArtifactDenied(`artifact ${hash} belongs to scope ${owner}; asked for ${scopeText(scope)}`);
-      const content = await readFile(path.join(folderOf(owner), hash)).catch((error: unknown) => {
-        if (codeOf(error) === 'ENOENT') throw new ArtifactMissing(`no artifact ${hash} in scope ${owner}: another store, or past its retention`, { cause: error });
+      const asked = permitted(ref, scope);
+      const content = await readFile(path.join(folderOf(asked.scope), asked.sha256)).catch((error: unknown) => {
+        if (codeOf(error) === 'ENOENT') throw missing(asked, error);
         throw error;
       });
-      const found = sha256(content);
-      if (found !== hash || content.byteLength !== bytes) {
-        throw new ArtifactDamaged(`artifact ${hash} (${bytes} bytes) is damaged: its file has SHA-256 ${found} and ${content.byteLength} bytes; restore it from a backup`);
-      }
-      return content;
+      return intact(asked, content);
     },
 
     async sweep({ olderThanMs }): Promise<{ removed: number; bytes: number }> {

@@ -1,2 +1,3 @@
 export { fileArtifactStore } from './file-store.js';
+export { openArtifactStore } from './open.js';
 export { ArtifactDamaged, ArtifactDenied, ArtifactMissing, type ArtifactScope, type ArtifactStore } from './store.js';

@@ -44,6 +44,7 @@ export class Publisher {
   /** Forgets what is queued for lanes that another instance has taken: it publishes them itself. */
   drop(lanes: ReadonlySet<number>): void {
     this.#queue = this.#queue.filter(({ lane }) => !lanes.has(lane));
+    if (this.#queue.length === 0) this.#oldest = null;
   }
 
   /** Since when something has been waiting to be published, epoch milliseconds; null when nothing is. */

@@ -2,7 +2,7 @@ import { hostname } from 'node:os';
 import { randomUUID } from 'node:crypto';
 import { DEFAULT_POOL, describeIssues, Pool, WorkerId, type ArtifactRef } from '@holdfast/protocol';
 import type { Clock, Random } from '@holdfast/runtime';
-import { fileArtifactStore } from '@holdfast/runtime/artifacts';
+import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
@@ -15,7 +15,7 @@ import type { Execute } from './runs.js';
 import { onSignals } from './signals.js';
 import { Worker, type WorkerParts } from './worker.js';
 
-/** Where large values are kept; `fileArtifactStore` of `@holdfast/runtime` is one. */
+/** Where large values are kept; what `openArtifactStore` of `@holdfast/runtime/artifacts` opens is one. */
 export interface ServedArtifacts extends ArtifactPort {
   /** Verifies the checksum, and that the scope may read it. */
   get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
@@ -34,7 +34,7 @@ export interface ServeOptions {
   readonly irreversibleConcurrency?: number | undefined;
   /** A name that people know this worker by, at most 150 characters. Default: the host's. Each start has an id of its own. */
   readonly worker?: string | undefined;
-  /** Where large values go. Default: the folder named by `HOLDFAST_ARTIFACTS`, else none. */
+  /** Where large values go. Default: the folder or `s3://bucket/prefix` named by `HOLDFAST_ARTIFACTS`, else none. */
   readonly artifacts?: ServedArtifacts | undefined;
   readonly log?: WorkerLog | undefined;
   /** How long the group keeps a worker that shows no life, milliseconds. Default 6000. */
@@ -66,7 +66,7 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
   const pool = valid(Pool, options.pool ?? DEFAULT_POOL, 'pool');
   const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
   const id = valid(WorkerId, `${options.worker ?? hostname()}.${randomUUID().slice(0, 13)}`, 'worker');
-  const artifacts = options.artifacts ?? artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
+  const artifacts = options.artifacts ?? await artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
   const connection = { brokers, clientId: id };
   await ensurePoolTopics(brokers, pool);
   const parts: Omit<WorkerParts, 'writer'> = {
@@ -112,7 +112,7 @@ async function makeWorker(parts: WorkerParts): Promise<Worker> {
   }
 }
 
-const artifactsOf = (dir: string | undefined): ServedArtifacts | undefined => (dir === undefined || dir === '' ? undefined : fileArtifactStore(dir));
+const artifactsOf = async (place: string | undefined): Promise<ServedArtifacts | undefined> => (place === undefined || place === '' ? undefined : openArtifactStore(place));
 
 const clock: Clock = {
   now: Date.now,

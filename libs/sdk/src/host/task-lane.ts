@@ -139,19 +139,15 @@ export class TaskLane {
   }
 
   /**
-   * An attempt is not wanted any more: it is over unless it fires already. Returns those of its
-   * tasks that were waiting; one whose commit is in flight is its sender's to look at before the call.
+   * An attempt is not wanted any more. Returns its tasks that were waiting: they are over. Of any
+   * other, whoever fires it asks last thing before the call.
    */
   revoke(attempt: AttemptName): Task[] {
     const name = nameOf(attempt);
     this.#revoked.add(name);
     if (this.#revoked.size > REVOKED_MAX) for (const oldest of [...this.#revoked].slice(0, REVOKED_MAX / 10)) this.#revoked.delete(oldest);
-    const unfired = this.#open.filter((task) => (task.state === 'waiting' || task.state === 'dropped') && nameOf(task.data) === name);
-    const waiting = unfired.filter(({ state }) => state === 'waiting');
-    for (const task of unfired) {
-      task.state = 'over';
-      this.#dropped.delete(task.offset);
-    }
+    const waiting = this.#open.filter((task) => task.state === 'waiting' && nameOf(task.data) === name);
+    for (const task of waiting) task.state = 'over';
     this.#irreversible = this.#irreversible.filter(({ state }) => state === 'waiting');
     return waiting;
   }

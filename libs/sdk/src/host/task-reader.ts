@@ -73,7 +73,6 @@ export function readTask(lane: TaskLane, record: LogRecord, polled: Membership, 
       return unreachable(message);
   }
   const { data } = message;
-  if (lane.isRevoked(data)) return undefined;
   const tool = hosted(data.tool.name, data.tool.version);
   const task: Task = {
     lane: lane.number,

@@ -2,7 +2,8 @@ import { expect, test } from '@jest/globals';
 import { createHash } from 'node:crypto';
 import type { EffectClass, Json, Outcome } from '@holdfast/protocol';
 import { z } from 'zod';
-import { Failed, MayHaveApplied, Rejected } from '../../src/errors.js';
+import { accepted } from '../../src/define/accepted.js';
+import { AlreadyDone, Failed, MayHaveApplied, PartlyApplied, Rejected } from '../../src/errors.js';
 import type { ArtifactPort } from '../../src/host/port.js';
 import { Gate, give, keyOf, settle, stage, task, TASKS, until, type Stage, type StageOptions, type TaskOptions } from './kit.js';
 
@@ -73,6 +74,14 @@ test.each<[string, unknown, EffectClass, object]>([
   ['MayHaveApplied', new MayHaveApplied('lost the answer'), 'irreversible', { status: 'unknown', cause: 'may_have_applied' }],
   ['MayHaveApplied', new MayHaveApplied('lost the answer'), 'idempotent', { status: 'unknown', cause: 'may_have_applied' }],
   ['MayHaveApplied', new MayHaveApplied('lost the answer'), 'pure', { status: 'failed', failure: { class: 'transient' } }],
+  ['AlreadyDone', new AlreadyDone(), 'irreversible', { status: 'unknown', cause: 'may_have_applied', message: 'AlreadyDone: the target answers that this was done already' }],
+  ['AlreadyDone', new AlreadyDone('409 key in use'), 'idempotent', { status: 'unknown', cause: 'may_have_applied', message: 'AlreadyDone: 409 key in use' }],
+  ['PartlyApplied', new PartlyApplied({ lines: [1, 2] }, 'line 3 timed out'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: 'PartlyApplied: line 3 timed out', proved: { lines: [1, 2] } }],
+  ['PartlyApplied', new PartlyApplied({ lines: [1, 2] }, 'line 3 timed out'), 'idempotent', { status: 'unknown', cause: 'partial_effect', proved: { lines: [1, 2] } }],
+  ['PartlyApplied', new PartlyApplied({ lines: [1, 2] }, 'line 3 timed out'), 'pure', { status: 'failed', failure: { class: 'partial_effect' } }],
+  ['PartlyApplied with no JSON', new PartlyApplied({ n: 1n }, 'half'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: expect.stringMatching(/half \(what is proved can't be kept: .*bigint/) }],
+  ['PartlyApplied with too much', new PartlyApplied('x'.repeat(300 * 1024), 'half'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: expect.stringMatching(/half \(what is proved has \d+ bytes/) }],
+  ['Failed partial_effect', new Failed({ class: 'partial_effect', message: 'half' }), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: 'partial_effect: half' }],
   ['nothing', undefined, 'irreversible', { status: 'unknown', message: 'undefined' }],
   ['an empty error', new Error(''), 'irreversible', { status: 'unknown' }],
   ['a huge error', new Error('x'.repeat(5_000_000)), 'irreversible', { status: 'unknown', message: expect.stringMatching(/^.{4000}$/s) }],
@@ -81,6 +90,25 @@ test.each<[string, unknown, EffectClass, object]>([
   ['a rejection without a reason', new Rejected(undefined as unknown as string), 'irreversible', { status: 'unknown' }],
 ])('%s thrown: %#', async (_, error, effect, expected) => {
   expect(await outcomeOf(await open(), effect, throwing(error))).toMatchObject(expected);
+});
+
+test('what only the ledger may add to a failure is not in a report', async () => {
+  const outcome = await outcomeOf(await open(), 'pure', throwing(new Failed(JSON.parse('{"class":"invalid_request","message":"no","repairable":true,"fallback":{"name":"a","version":"1"}}'))));
+  expect(outcome).toEqual({ status: 'failed', failure: { class: 'invalid_request', message: 'no' }, evidence: expect.anything() });
+});
+
+test.each<[EffectClass, object]>([
+  ['irreversible', { status: 'unknown', cause: 'accepted', operationId: 'op-1' }],
+  ['idempotent', { status: 'unknown', cause: 'accepted', operationId: 'op-1' }],
+  ['pure', { status: 'failed', failure: { class: 'invalid_output', message: expect.stringMatching(/look@1 is pure and answered accepted/) } }],
+])('a target that works on it leaves the outcome unknown, under its own name for the work (%s)', async (effect, expected) => {
+  const made = await open();
+  expect(await outcomeOf(made, effect, () => accepted('op-1'))).toMatchObject(expected);
+  expect(made.tools.fired).toEqual([1]);
+});
+
+test.each(['', 'x'.repeat(501), 7])('work taken on under the name %j, which can\'t be recorded, was taken on all the same', async (name) => {
+  expect(await outcomeOf(await open(), 'idempotent', () => accepted(name as string))).toMatchObject({ status: 'unknown', cause: 'may_have_applied' });
 });
 
 /* ---- results: an effect that happened is never fired again for its result ---- */
@@ -201,6 +229,19 @@ test('an irreversible call that ends late is reported as well; one that may fire
   expect(report(3)).toMatchObject([{ status: 'failed', failure: { class: 'transient' } }]);
 });
 
+test('a late word that the target works on it, or has done a part, is reported', async () => {
+  const { broker, tools, clock, report } = await open();
+  const ends = [new Gate<unknown>(), new Gate<unknown>()];
+  tools.act = ({ n }) => ends[Number(n) - 1]?.passed;
+  broker.append(TASKS, 0, task({ seq: 1, timeoutMs: 100 }), task({ seq: 2, timeoutMs: 100 }));
+  await until(() => tools.fired.length === 2, 'the calls');
+  await clock.advance(100);
+  ends[0]?.open(accepted('op-1'));
+  ends[1]?.fail(new PartlyApplied([1], 'half'));
+  await until(() => report(1).length + report(2).length === 4, 'the late ends');
+  expect([report(1)[1], report(2)[1]]).toMatchObject([{ status: 'unknown', cause: 'accepted', operationId: 'op-1' }, { status: 'unknown', cause: 'partial_effect', proved: [1] }]);
+});
+
 test('a late end that shows nothing is not reported', async () => {
   const { broker, tools, clock, report } = await open();
   tools.act = ({ context }) => new Promise((_, reject) => context.signal.addEventListener('abort', () => reject(context.signal.reason)));
@@ -235,6 +276,24 @@ test('heartbeats are sent, one a second at most, with the latest progress', asyn
   end.open({});
   await settle();
   expect(broker.sent('EffectHeartbeat')).toMatchObject([{ attempt: 1, progress: { done: 1 }, worker: 'worker-a' }, { progress: { done: 3 } }]);
+});
+
+test('an attempt whose contract asks for signs of life shows the first at its start, and as many as that needs', async () => {
+  const { broker, tools, clock } = await open();
+  Object.assign(tools.tool('pay'), { heartbeatMs: 600 });
+  const end = new Gate<unknown>();
+  tools.act = () => end.passed;
+  broker.append(TASKS, 0, task({ seq: 1, timeoutMs: 600_000 }), task({ seq: 2, effect: 'pure', tool: 'look' }));
+  await until(() => tools.fired.length === 2, 'the calls');
+  await settle();
+  expect(broker.sent('EffectHeartbeat')).toEqual([{ step: '1', key: keyOf(1), attempt: 1, worker: 'worker-a' }]);
+  const called = tools.calls.find(({ name }) => name === 'pay');
+  called?.context.heartbeat({ done: 1 });
+  called?.context.heartbeat({ done: 2 });
+  await clock.advance(200);
+  called?.context.heartbeat({ done: 3 });
+  await settle();
+  expect(broker.sent('EffectHeartbeat').map(({ progress }) => progress)).toEqual([undefined, { done: 1 }, { done: 3 }]);
 });
 
 /* ---- concurrency, and idempotent tasks past notAfter ---- */

@@ -1,4 +1,4 @@
-import { encodeHeaders, FireEffect, OperationKey, Pool, RunId, Step, toolTasks, runTasks, WorkerId, type EffectClass, type Json, type Message, type Outcome } from '@holdfast/protocol';
+import { encodeHeaders, FireEffect, OperationKey, ProbeEffect, RevokeEffect, Pool, RunId, Step, toolTasks, runTasks, WorkerId, type EffectClass, type Json, type Message, type Outcome } from '@holdfast/protocol';
 import type { Clock, CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Outgoing, Random } from '@holdfast/runtime';
 import { z } from 'zod';
 import { defineTool, type ToolContext, type ToolDefinition } from '../../src/define/tool.js';
@@ -266,6 +266,29 @@ export function task(options: TaskOptions): Pick<LogRecord, 'key' | 'headers' | 
     timeoutMs: options.timeoutMs ?? 30_000,
   });
   return fromService(source, run, data, { lane, seq, prev: options.prev ?? seq - 1 });
+}
+
+/** Reconciliation asks about the effect of the task with number `of`. */
+export function question(options: { seq: number; prev?: number; of?: number; tool?: string; attempt?: number; probe?: number; answerBy?: number; timeoutMs?: number; operationId?: string; args?: Json; lane?: number }): Pick<LogRecord, 'key' | 'headers' | 'value'> {
+  const { seq, of = 1, tool = 'pay', attempt = 1, lane = 0, operationId } = options;
+  const data = ProbeEffect({
+    step: Step.parse(String(of)),
+    key: keyOf(of),
+    tool: { name: tool, version: '1' },
+    attempt,
+    fence: 1,
+    args: options.args ?? { n: of },
+    probe: options.probe ?? 1,
+    ...(operationId === undefined ? {} : { operationId }),
+    answerBy: options.answerBy ?? 9_000_000,
+    timeoutMs: options.timeoutMs ?? 10_000,
+  });
+  return fromService('holdfast/reconciliation/i1', RUN, data, { lane, seq, prev: options.prev ?? seq - 1 });
+}
+
+/** The ledger no longer wants an attempt of the task with number `of`. */
+export function revocation({ seq, of = 1, attempt = 1, prev }: { seq: number; of?: number; attempt?: number; prev?: number }): Pick<LogRecord, 'key' | 'headers' | 'value'> {
+  return fromService(LEDGER, RUN, RevokeEffect({ step: Step.parse(String(of)), key: keyOf(of), attempt, because: 'attempt 1 has succeeded after all' }), { lane: 0, seq, prev: prev ?? seq - 1 });
 }
 
 export function fromService(source: string, run: string, message: Message, at: { lane: number; seq: number; prev: number }): Pick<LogRecord, 'key' | 'headers' | 'value'> {

@@ -89,4 +89,6 @@ export interface Refusal {
   readonly observed?: readonly Step[];
   /** A local call that may have fired before it was refused: it still holds its key. */
   readonly bound?: RequestedCall;
+  /** The same of the calls of a group. */
+  readonly boundGroup?: readonly RequestedCall[];
 }

@@ -26,7 +26,7 @@ import {
 } from '@holdfast/protocol';
 import type { CallIdentity, Holder, IgnoreReason, Refusal, RunCommand } from './commands.js';
 import { finalEffects, stepCounts } from './ending.js';
-import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent } from './run.js';
+import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
 export type RunDecision = Decision<RunEvent, IgnoreReason, Refusal>;
 type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;
@@ -183,24 +183,25 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   const before = run.steps.get(step);
   const { contract } = identity;
   const fire = data.fire ?? 'granted';
+  const recorded = recordedAs(run, step);
   // A worker fires a local call once its intent is acknowledged, before it hears of a refusal.
-  const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && before === undefined;
+  const mayHaveFired = fire === 'local' && contract?.effect === 'idempotent' && recorded === null;
   const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired ? { ...because, bound: requestedCall(run, data, identity, contract) } : because, data);
 
-  if (before !== undefined && !(before.kind === 'call' && before.bound && sameCall(before.call, tool, identity))) {
+  if (recorded !== null && !boundTo(before, tool, identity)) {
     return (
       knownStep(run, before, data, identity) ??
       no(
         closed(run, 'CallTool', data, at) ?? {
           ...place,
           reason: 'operation_conflict',
-          message: `step ${step} is recorded as ${describe(before)}; another tool, target or other arguments fire nothing. Use a new step, or adopt the recorded intent`,
+          message: `step ${step} is recorded as ${recorded}; another tool, target or other arguments fire nothing. Use a new step, or adopt the recorded intent`,
           token: `conflict:${step}:${identity.key}:${identity.digest}`,
         },
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? answersNothing(run, data, place) ?? overBudget(run, 1, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
   if (bad !== null) return no(bad);
   if (contract === null || (fire === 'local' && !mayFireLocally(contract))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
@@ -211,15 +212,23 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
 const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run';
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
-function knownStep(run: KnownRun, before: NonNullable<ReturnType<KnownRun['steps']['get']>>, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
-  if (before.kind !== 'call') return null;
+function knownStep(run: KnownRun, before: StepState | undefined, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
+  if (before?.kind !== 'call') return null;
   if (sameCall(before.call, data.tool, identity)) return onlyReports(run, data, 'duplicate');
   return data.onConflict === 'adopt' && before.call.tool.name === data.tool.name ? onlyReports(run, data, 'adopted') : null;
 }
 
 const sameCall = (recorded: RequestedCall, tool: Named, identity: CallIdentity): boolean => sameNamed(recorded.tool, tool) && recorded.key === identity.key && recorded.digest === identity.digest;
 
-const describe = (step: NonNullable<ReturnType<KnownRun['steps']['get']>>): string => (step.kind === 'call' ? `a call of ${step.call.tool.name}` : `${step.as} "${step.name}"`);
+/** A refused local call that may have fired is asked for again, the same: now it is taken. */
+const boundTo = (before: StepState | undefined, tool: Named, identity: CallIdentity): boolean => before?.kind === 'call' && before.bound && sameCall(before.call, tool, identity);
+
+/** What stands under a step, in words; null when it is free. A group holds its own step as well as its members'. */
+function recordedAs(run: KnownRun, step: Step): string | null {
+  const state = run.steps.get(step);
+  if (state === undefined) return run.groups.has(step) ? 'a group' : null;
+  return state.kind === 'call' ? `a call of ${state.call.tool.name}` : `${state.as} "${state.name}"`;
+}
 
 interface Wish {
   readonly step: Step;
@@ -278,24 +287,41 @@ function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' |
 function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
   const { step, fence, calls } = data;
   const place = { intent: 'CallGroup', step, ...defined({ fence }) };
-  const known = calls.map(({ step: member }) => run.steps.get(member));
-  if (known.every((state, i) => state?.kind === 'call' && sameCall(state.call, calls[i]?.tool ?? state.call.tool, identities[i] ?? state.call as never))) return onlyReports(run, data, 'duplicate');
-  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, calls.length, place);
-  if (shut !== null) return refusal(run, shut, data);
-  if (known.some((state) => state !== undefined)) {
-    return refusal(run, { ...place, reason: 'operation_conflict', message: `a step of group ${step} is recorded otherwise`, token: `conflict:${step}:group` }, data);
-  }
-  const requested: RequestedCall[] = [];
-  for (const [i, member] of calls.entries()) {
+  const members = calls.flatMap((call, i) => {
     const identity = identities[i];
-    if (identity === undefined) continue;
-    const at = { ...place, step: member.step };
-    const bad = unacceptable(member.tool, identity, at);
-    if (bad !== null) return refusal(run, bad, data);
-    if (identity.contract === null || !mayFireLocally(identity.contract)) {
-      return refusal(run, { ...at, reason: 'group_not_allowed', message: `tool ${member.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${member.step}` }, data);
+    return identity === undefined ? [] : [{ call, identity, before: run.steps.get(call.step) }];
+  });
+  if (members.every(({ call, identity, before }) => before?.kind === 'call' && !before.bound && sameCall(before.call, call.tool, identity))) return onlyReports(run, data, 'duplicate');
+
+  // A worker fires the calls of a group once it is acknowledged, before it hears of a refusal.
+  const mayHaveFired = members.flatMap(({ call, identity }) => {
+    const { contract } = identity;
+    return recordedAs(run, call.step) === null && call.step !== step && contract?.effect === 'idempotent' && mayFireLocally(contract) ? [requestedCall(run, call, identity, contract)] : [];
+  });
+  const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired.length === 0 ? because : { ...because, boundGroup: mayHaveFired }, data);
+
+  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place);
+  if (shut !== null) return no(shut);
+  const taken = recordedAs(run, step);
+  if (taken !== null) return no({ ...place, reason: 'operation_conflict', message: `step ${step} is recorded as ${taken}; a group needs a step of its own`, token: `conflict:${step}:group` });
+  const seen = new Set<Step>([step]);
+  const requested: RequestedCall[] = [];
+  for (const { call, identity, before } of members) {
+    const at = { ...place, step: call.step };
+    if (seen.has(call.step)) {
+      return no({ ...at, reason: 'group_not_allowed', message: `step ${call.step} stands twice in group ${step}: each call needs a step of its own, and so does the group`, token: `twice:${step}:${call.step}` });
     }
-    requested.push(requestedCall(run, member, identity, identity.contract));
+    seen.add(call.step);
+    const other = recordedAs(run, call.step);
+    if (other !== null && !boundTo(before, call.tool, identity)) {
+      return no({ ...place, reason: 'operation_conflict', message: `step ${call.step} of group ${step} is recorded as ${other}`, token: `conflict:${step}:group` });
+    }
+    const bad = unacceptable(call.tool, identity, at);
+    if (bad !== null) return no(bad);
+    if (identity.contract === null || !mayFireLocally(identity.contract)) {
+      return no({ ...at, reason: 'group_not_allowed', message: `tool ${call.tool.name} is ${identity.contract?.effect ?? 'unknown'}: only pure and idempotent calls may be recorded as one group`, token: `group:${call.step}` });
+    }
+    requested.push(requestedCall(run, call, identity, identity.contract));
   }
   return record(GroupRequested({ step, calls: requested, ...progressOf(run, data) }));
 }
@@ -306,12 +332,13 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
   const intent = command.type === 'record' ? 'RecordStep' : 'ReportTry';
   const before = run.steps.get(step);
   const attempt = command.type === 'try' ? command.data.attempt : null;
-  if (before !== undefined) {
-    const same = before.kind !== 'call' && before.as === kind && before.name === name;
+  const recorded = recordedAs(run, step);
+  if (recorded !== null) {
+    const same = before !== undefined && before.kind !== 'call' && before.as === kind && before.name === name;
     if (same && (before.kind === 'record' || (attempt !== null && attempt <= before.attempt) || before.retryAt === null)) return onlyReports(run, data, 'duplicate');
     if (!same) {
       const shut = closed(run, intent, data, at);
-      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${describe(before)}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
+      return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${recorded}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
     }
   }
   const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
@@ -329,8 +356,11 @@ function report({ data }: Command<'report'>, run: KnownRun): RunDecision {
   // Results are evidence: no fence refuses them. The order in which code was told is the holder's word alone.
   const settles = news(run, data.settles);
   const mine = run.status === 'open' && (data.fence === undefined ? run.lease === null : data.fence === run.lease?.fence);
-  if (settles.length === 0) return ignore('nothing_new');
-  return record(StepsReported({ settles, ...(mine && data.observed !== undefined && data.observed.length > 0 ? { observed: data.observed } : {}), ...defined({ fence: data.fence }) }));
+  // Code is told of each completion once: what is known to have been told is this report read again.
+  const known = new Set(mine && data.observed !== undefined ? run.observed : []);
+  const told = mine ? (data.observed ?? []).filter((step) => !known.has(step)) : [];
+  if (settles.length === 0 && told.length === 0) return ignore('nothing_new');
+  return record(StepsReported({ ...(settles.length === 0 ? {} : { settles }), ...(told.length === 0 ? {} : { observed: told }), ...defined({ fence: data.fence }) }));
 }
 
 function finish({ data, at }: Command<'finish'>, run: KnownRun): RunDecision {

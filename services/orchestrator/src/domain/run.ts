@@ -80,6 +80,8 @@ export interface RunFacts {
   readonly lease: Lease | null;
   /** In the order in which they were asked for. */
   readonly steps: ReadonlyMap<Step, StepState>;
+  /** Steps that groups hold for themselves, besides those of their members. */
+  readonly groups: ReadonlySet<Step>;
   /** Order in which completions were handed to the agent's code. */
   readonly observed: readonly Step[];
   /** Refusals already spoken: the same intent read again gets no second one. */
@@ -155,6 +157,7 @@ export function evolve(run: Run, event: RunEvent): Run {
       budgets: data.budgets ?? {},
       lease: data.lease ?? null,
       steps: new Map(),
+      groups: new Set(),
       observed: [],
       refused: new Set(),
       resumes: 0,
@@ -171,7 +174,7 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'EffectRequested':
       return withSteps(known, [requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
     case 'GroupRequested':
-      return withSteps(known, event.data.calls.map((call) => requested(known, call, 'local', event.data.step, event.data.fence)));
+      return withSteps({ ...known, groups: new Set(known.groups).add(event.data.step) }, event.data.calls.map((call) => requested(known, call, 'local', event.data.step, event.data.fence)));
     case 'StepRecorded': {
       const { step, kind, name, result, fence } = event.data;
       return withSteps(known, [[step, { kind: 'record', step, as: kind, name, result, fence: fence ?? null }]]);
@@ -192,8 +195,9 @@ export function evolve(run: Run, event: RunEvent): Run {
       return withSteps(known, released(known, event.data));
     case 'IntentRejected': {
       const refused = new Set(known.refused).add(event.data.token);
-      const { bound } = event.data;
-      const steps = bound === undefined || known.steps.has(bound.step) ? known.steps : new Map(known.steps).set(bound.step, boundStep(bound));
+      const { bound, boundGroup = [] } = event.data;
+      const steps = new Map(known.steps);
+      for (const call of bound === undefined ? boundGroup : [bound]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call));
       return { ...known, refused, steps };
     }
     case 'RunFinished':
