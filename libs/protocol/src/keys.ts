@@ -43,6 +43,9 @@ export function digestOf(value: Json): Digest {
   return hash(canonicalJson(value)) as Digest;
 }
 
+/** Digest of a text, such as a callback's token: SHA-256 over its UTF-8. */
+export const digestOfText = (text: string): Digest => hash(text) as Digest;
+
 export type KeyParts =
   | { readonly scope: 'run'; readonly tenant: Tenant; readonly run: RunId; readonly step: Step; readonly tool: string; readonly target: string | null }
   | { readonly scope: 'target'; readonly tenant: Tenant; readonly tool: string; readonly target: string };

@@ -68,7 +68,7 @@ export const RunResumed = message(
   'RunResumed',
   z.object({
     lease: Lease,
-    because: z.enum(['worker_changed', 'worker_returned']),
+    because: z.enum(['worker_changed', 'worker_returned', 'let_go_before']),
     revalidated: Revalidation,
     /** How many recorded steps the new worker replays instead of doing them. */
     replayed: z.number().int().nonnegative(),

@@ -33,6 +33,8 @@ export function decide(command: EffectCommand, effects: RunEffects): EffectDecis
       return request(command, effects);
     case 'report':
       return report(command, effects);
+    case 'cancel':
+      return cancelled(command, effects.get(command.step));
     case 'alive':
       return alive(command, effects.get(command.step));
     case 'host_lost':
@@ -57,6 +59,13 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
     if (claim.outcome === null) return record(EffectJoined({ step, key, tool, digest, owner: claim.owner }));
     const { result, evidence } = claim.outcome;
     return record<EffectEvent>(EffectJoined({ step, key, tool, digest, owner: claim.owner }), EffectSucceeded({ step, key, attempt: 1, result, evidence, replayed: claim.owner }));
+  }
+  const { approval } = call;
+  // Looked at again here, against what is about to be sent.
+  if (approval !== undefined && (approval.digest !== digest || (approval.expiresAt !== undefined && command.at > approval.expiresAt))) {
+    const failure: Failure = { class: 'policy_denied', message: approval.digest === digest ? `the approval by ${approval.by} has expired` : `the approval by ${approval.by} is for other arguments`, notApplied: true };
+    const local = { tool, effect: call.effect, digest, args: call.args };
+    return record(EffectFailed({ step, key, attempt: 1, failure, evidence: { kind: 'ledger', at: command.at }, because: 'what was approved is not what would be sent', local }));
   }
   return send({ ...call, fence: command.fence, since: command.at }, 1, 'first attempt', command, call);
 }
@@ -85,6 +94,15 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
       ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
     }),
   );
+}
+
+/** What waits to be sent is not sent any more. What is under way ends as it ends. */
+function cancelled({ because, at }: Command<'cancel'>, effect: Effect | undefined): EffectDecision {
+  if (effect?.status !== 'held' && effect?.status !== 'retry_scheduled' && effect?.status !== 'joined') return ignore('not_under_way');
+  const { step, key, attempt } = effect;
+  // An attempt before it may have been applied, where nobody said that it was not.
+  const notApplied = effect.status !== 'retry_scheduled' || effect.failure.notApplied === true;
+  return record(EffectFailed({ step, key, attempt, failure: { class: 'cancelled', message: because, ...(notApplied ? { notApplied } : {}) }, evidence: { kind: 'ledger', at }, because: 'its run is cancelled' }));
 }
 
 /** A sign of life prolongs the attempt; it is recorded when it prolongs it by a third of what is allowed or more. */
