@@ -88,7 +88,7 @@ export class AlreadyDone extends MayHaveApplied {
   }
 }
 
-/** A part of the effect took place, and of the rest nobody knows. `proved` (JSON) is what is certain; it is kept with the case. */
+/** A part of the effect took place, and of the rest nobody knows. `proved` (JSON of at most 16 KiB) is what is certain; it is kept with the case. */
 export class PartlyApplied extends HoldfastError {
   override readonly name = 'PartlyApplied';
   readonly failureClass = 'partial_effect';

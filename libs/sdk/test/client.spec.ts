@@ -333,6 +333,19 @@ describe('a harness that owns its loop', () => {
     await client.close();
   });
 
+  it('answers a failure by calls of its own, which say what they answer', async () => {
+    const log = new FakeLog();
+    const failure = { class: 'invalid_request' as const, message: 'no', repairable: true, fallback: { name: 'refund', version: '1' } };
+    log.orchestrate((step) => (step === '3' ? paid(5) : { status: 'failed', failure, evidence: { kind: 'ledger' } }));
+    const { client, run } = await attached(log);
+    await expect(run.call('1', refund, { amount: 1 })).rejects.toMatchObject({ failure });
+    await expect(run.call('2', refund, { amount: 2 }, { repairs: '1' })).rejects.toMatchObject({ step: '2' });
+    expect((await run.call('3', refund, { amount: 3 }, { fallbackFor: '2' })).paid).toBe(5);
+    expect(log.intents.slice(1).map(({ intent: { data } }) => data)).toMatchObject([{ step: '1' }, { step: '2', repairs: '1' }, { step: '3', fallbackFor: '2' }]);
+    await expect(run.call('4', refund, { amount: 3 }, { repairs: 'one' })).rejects.toThrow(InvalidArguments);
+    await client.close();
+  });
+
   it('waits while an outcome is unknown, and hears how it was settled', async () => {
     const log = new FakeLog();
     log.orchestrate(() => ({ status: 'unknown', cause: 'deadline', message: '' }));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { digestOf, type Json } from '@holdfast/protocol';
+import { digestOf, type Json, type Outcome, type RequestedCall } from '@holdfast/protocol';
 import fc from 'fast-check';
 import { z } from 'zod';
 import { defineAgent, type AgentDefinition } from '../src/define/agent.js';
@@ -10,7 +10,7 @@ import { names, StandIn } from './stand-in.js';
 
 /* Random agents over every kind of durable ask; what they do depends on what they were told before. */
 
-type ToolName = 'read' | 'put' | 'pay' | 'far' | 'deny' | 'flaky';
+type ToolName = 'read' | 'put' | 'pay' | 'far' | 'deny' | 'flaky' | 'shaky';
 type Op =
   | { readonly op: 'call'; readonly tool: ToolName }
   | { readonly op: 'step' | 'model' | 'now' | 'random' | 'uuid' }
@@ -20,7 +20,7 @@ type Op =
   | { readonly op: 'race'; readonly tools: readonly [ToolName, ToolName]; readonly first: readonly Op[]; readonly second: readonly Op[] }
   | { readonly op: 'when'; readonly even: readonly Op[]; readonly odd: readonly Op[] };
 
-const toolNames: readonly ToolName[] = ['read', 'put', 'pay', 'far', 'deny', 'flaky'];
+const toolNames: readonly ToolName[] = ['read', 'put', 'pay', 'far', 'deny', 'flaky', 'shaky'];
 const schemas = { input: z.object({ from: z.string() }), output: z.object({ value: z.number() }) };
 
 const valueOf = (of: Json): number => Number.parseInt(digestOf(of).slice(0, 8), 16);
@@ -28,10 +28,12 @@ const valueOf = (of: Json): number => Number.parseInt(digestOf(of).slice(0, 8), 
 /** Tools whose answers follow from their arguments, or are new each time they fire. */
 function makeTools(fresh: () => number): Record<ToolName, ToolDefinition> {
   const answer = (name: string) => ({ from }: { from: string }) => ({ value: valueOf([name, from]) + fresh() });
+  const pay = defineTool({ name: 'pay', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, execute: answer('pay') });
   return {
+    shaky: defineTool({ name: 'shaky', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, fallback: { tool: pay, args: ({ from }) => ({ from: `${from}, by another` }) }, execute: answer('shaky') }),
+    pay,
     read: defineTool({ name: 'read', version: '1', effect: 'pure', ...schemas, execute: answer('read') }),
     put: defineTool({ name: 'put', version: '1', effect: 'idempotent', ...schemas, execute: answer('put') }),
-    pay: defineTool({ name: 'pay', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, execute: answer('pay') }),
     far: defineTool({ name: 'far', version: '1', effect: 'pure', ...schemas, execute: answer('far') }),
     deny: defineTool({ name: 'deny', version: '1', effect: 'irreversible', owner: 'desk', ...schemas, execute: () => { throw new Rejected('no'); } }),
     flaky: defineTool({
@@ -54,7 +56,9 @@ async function play(run: Run, ops: readonly Op[], told: Json[], player: Player):
 
 function playOne(run: Run, op: Op, told: readonly Json[], player: Player): Promise<Json> | Json {
   const from = digestOf(told.slice(-3));
-  const call = (on: Run, name: ToolName): Promise<Json> => on.call(player.tools[name], { from } as never).then((found) => found as Json, (error: Error) => error.name);
+  // What is mended to, and whether at all, hangs on the arguments alone, as it must.
+  const repair = (_: unknown, { from: wrong }: { from: string }) => (valueOf(wrong) % 4 === 0 ? undefined : { from: `${wrong}, mended` });
+  const call = (on: Run, name: ToolName): Promise<Json> => (name === 'shaky' ? on.call(player.tools.shaky, { from }, { repair } as never) : on.call(player.tools[name], { from } as never)).then((found) => found as Json, (error: Error) => error.name);
   switch (op.op) {
     case 'call':
       return call(run, op.tool);
@@ -128,11 +132,20 @@ const picker = (seed: number): ((count: number) => number) => {
 function makeAgent(ops: readonly Op[], player: Player): AgentDefinition {
   return defineAgent({
     name: 'agent', version: '1', input: z.null(), output: z.unknown(),
-    run: async (run) => { const told: Json[] = ['start']; await play(run, ops, told, player); return told; },
+    run: async (run) => { const told: Json[] = ['start']; await play(run, ops, told, player); return [...told, run.degraded]; },
   }) as unknown as AgentDefinition;
 }
 
-const world = (player: Player, seed: number): StandIn => new StandIn({ tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0 });
+/** Of the calls of `shaky` some fail so that they may be mended, some so that another tool may take over, some for good. */
+function granted({ tool, args }: RequestedCall): Outcome | undefined {
+  if (tool.name !== 'shaky') return undefined;
+  const kind = valueOf(['shaky', args]) % 5;
+  if (kind === 0) return undefined;
+  const offers = { ...(kind < 3 ? { repairable: true } : {}), ...(kind > 1 && kind < 4 ? { fallback: { name: 'pay', version: '1' } } : {}) };
+  return { status: 'failed', failure: { class: 'invalid_request', message: 'no', ...offers }, evidence: { kind: 'ledger' } };
+}
+
+const world = (player: Player, seed: number): StandIn => new StandIn({ tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0, granted });
 const RUNS = Number(process.env['PROGRAMS'] ?? (process.env['HOLDFAST_PROOF'] === 'full' ? 600 : 60));
 
 describe('any agent', () => {
@@ -185,7 +198,7 @@ describe('any agent', () => {
       fc.asyncProperty(programs, fc.nat(1000), fc.nat(40), async (ops, seed, crashAfter) => {
         const agent = makeAgent(ops, player);
         const stand = new StandIn({
-          tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0, refusalKeepsOrder: true,
+          tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0, refusalKeepsOrder: true, granted,
           refuse: ({ type, data }) => (type === 'CallTool' && data.fire === 'granted' && valueOf([data.step, seed]) % 4 === 0 ? 'invalid_arguments' : undefined),
         });
         await stand.execute(agent, null, { crashAfter });

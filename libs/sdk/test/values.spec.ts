@@ -175,6 +175,18 @@ describe('reports that do not fit beside the next intent', () => {
   });
 });
 
+describe('reports of what is proved in part', () => {
+  it('are counted as large as they are', async () => {
+    const stand = new StandIn({ tools: [grow] });
+    stand.fireLocal = ({ step, attempt }) => Promise.resolve({ step, attempt, outcome: { status: 'unknown', cause: 'partial_effect', message: 'half', proved: '\u0001'.repeat(2600) } });
+    stand.begin(agent(async (run) => run.all(Array.from({ length: 40 }, () => (branch: Run) => branch.call(grow, { bytes: 1 })))));
+    await stand.quiet();
+    const sizes = stand.messages.map((message) => Buffer.byteLength(JSON.stringify(message.data)));
+    expect(Math.max(...sizes)).toBeLessThan(256 * KIB);
+    expect(stand.messages.flatMap(({ data }) => ('settles' in data ? (data.settles ?? []) : []))).toHaveLength(40);
+  });
+});
+
 describe('an artifact', () => {
   it('is kept once and recorded by reference', async () => {
     const stand = new StandIn({ tools: [] });

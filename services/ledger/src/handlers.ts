@@ -173,7 +173,7 @@ export class EffectHandlers {
           turn.record(run, tenant, event);
           const effect = turn.state(run).get(step);
           if (effect === undefined) continue;
-          this.#watch.note(run, event, effect, turn);
+          this.#watch.note(run, event, effect, turn, command);
           if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
           if (effect.status === 'held') turn.wake(run, turn.now);
           this.#revoke(run, tenant, turn, before, effect);

@@ -1,5 +1,6 @@
 import { type Named, type Outcome, type ToolContract } from '@holdfast/protocol';
 import type { ContractBook, Turn } from '@holdfast/runtime';
+import type { EffectCommand } from './domain/commands.js';
 import type { Effect, EffectEvent, RunEffects } from './domain/effect.js';
 import { ended, gateOf, isCalm, newHealth, openGate, started, targetSays, ToolHealth, type Gate, type TargetSays } from './domain/health.js';
 
@@ -28,7 +29,7 @@ export class ToolWatch {
   gate(tool: Named, turn: EffectTurn): Gate {
     if (!this.#watched(tool)) return openGate;
     const health = this.#read(tool, turn);
-    if (isCalm(health)) this.#unwell.delete(healthKey(tool));
+    if (isCalm(health, turn.now)) this.#unwell.delete(healthKey(tool));
     return gateOf(health, `${tool.name}@${tool.version}`, turn.now);
   }
 
@@ -38,8 +39,8 @@ export class ToolWatch {
     return Math.max(gate.lookAgainAt, turn.now + 50) + Math.floor(turn.random() * spreadMs);
   }
 
-  /** Takes in what an event of an effect says about its target. */
-  note(run: string, event: EffectEvent, effect: Effect, turn: EffectTurn): void {
+  /** Takes in what an event of an effect, and the command that brought it about, say about its target. */
+  note(run: string, event: EffectEvent, effect: Effect, turn: EffectTurn, command?: EffectCommand): void {
     const key = healthKey(effect.tool);
     if (event.type === 'EffectHeld') this.#held.set(key, (this.#held.get(key) ?? 0) + 1);
     if (event.type === 'EffectDispatched') {
@@ -47,7 +48,7 @@ export class ToolWatch {
       if (this.#watched(effect.tool)) this.#write(effect.tool, turn, started(this.#read(effect.tool, turn), attemptOf(run, event.data), event.data.deadline));
       return;
     }
-    const end = endOf(event);
+    const end = endOf(event, command?.type === 'report' ? command.outcome : null);
     if (end === null) return;
     const says = targetSays(end);
     if (says === 'failing' || says === 'overloaded') this.#unwell.add(key);
@@ -78,21 +79,20 @@ export class ToolWatch {
 
 const attemptOf = (run: string, { step, attempt }: { readonly step: string; readonly attempt: number }): string => `${run}/${step}/${attempt}`;
 
-/** An attempt's end as its event tells it; null for events that end none. */
-function endOf(event: EffectEvent): Outcome | null {
+/** An attempt's end: as its host told it, where one did; what followed from it may have another name. Null for events that end none. */
+function endOf(event: EffectEvent, reported: Outcome | null): Outcome | null {
   switch (event.type) {
     case 'EffectSucceeded':
       return event.data.reconciled === undefined && event.data.replayed === undefined ? { status: 'succeeded', result: event.data.result, evidence: event.data.evidence } : null;
     case 'EffectRejected':
       return { status: 'rejected', reason: event.data.reason, evidence: event.data.evidence };
     case 'EffectFailed':
-      return { status: 'failed', failure: event.data.failure, evidence: event.data.evidence };
+      return reported ?? { status: 'failed', failure: event.data.failure, evidence: event.data.evidence };
     case 'EffectRetryScheduled':
-      return { status: 'failed', failure: event.data.failure, evidence: { kind: 'host' } };
+      return reported ?? { status: 'failed', failure: event.data.failure, evidence: { kind: 'ledger' } };
     case 'EffectOutcomeUnknown':
-      return { status: 'unknown', cause: event.data.cause, message: event.data.message };
+      return reported ?? { status: 'unknown', cause: event.data.cause, message: event.data.message };
     default:
       return null;
   }
 }
-

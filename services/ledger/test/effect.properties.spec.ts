@@ -1,12 +1,13 @@
 import { describe, expect, test } from '@jest/globals';
 import { fold } from '@holdfast/kernel';
-import { FailureClass, Pool, type EffectClass, type Outcome } from '@holdfast/protocol';
+import { CLOCK_SKEW_MS, FailureClass, Pool, type EffectClass, type Outcome, type Verdict } from '@holdfast/protocol';
 import fc from 'fast-check';
 import { ownKey, type Claim } from '../src/domain/claim.js';
 import type { EffectCommand } from '../src/domain/commands.js';
 import { effectDecider } from '../src/domain/decide.js';
 import { isOpen, type EffectEvent, type RunEffects } from '../src/domain/effect.js';
-import { digest, due, hostLost, key, now, otherDigest, owner, pool, report, request, sending, step, tool } from './kit.js';
+import { openGate, type Gate } from '../src/domain/health.js';
+import { alive, applied, closedGate, digest, due, hostLost, key, notApplied, now, otherDigest, owner, pool, report, request, sameKeyAgain, sending, step, tool, under, verdict } from './kit.js';
 
 /** Freezes a state with all that hangs on it; maps and sets throw when they are written to. */
 function frozen<T>(value: T): T {
@@ -40,20 +41,39 @@ const claims: fc.Arbitrary<Claim> = fc.constantFrom<Claim>(
   { held: 'by_other', owner, digest: otherDigest, outcome: null },
 );
 
+const gates = fc.constantFrom<Gate>(openGate, openGate, closedGate);
+const SETTLE_DELAY_MS = 1000;
+const verdicts = (effect: EffectClass): fc.Arbitrary<EffectCommand> =>
+  fc
+    .record({
+      attempt: fc.integer({ min: 1, max: 4 }),
+      found: fc.constantFrom<Verdict>(applied, { status: 'applied', result: { value: 1 } }, notApplied, notApplied, sameKeyAgain, { status: 'ended', outcome: 'succeeded' }),
+      readAt: fc.constantFrom(null, now, now + CLOCK_SKEW_MS + SETTLE_DELAY_MS, now + 50_000),
+      sealing: fc.boolean(),
+      forced: fc.constantFrom(false, false, true),
+      by: fc.constantFrom('probe' as const, 'person' as const, 'policy' as const),
+    })
+    .map(({ attempt, found, ...over }) => under({ settleDelayMs: SETTLE_DELAY_MS }, verdict(attempt, found, effect, over)));
+
 const commands = (effect: EffectClass): fc.Arbitrary<EffectCommand> =>
   fc.oneof(
-    { weight: 2, arbitrary: fc.constant(request(effect)) },
+    { weight: 2, arbitrary: gates.map((gate) => request(effect, { gate })) },
     { weight: 1, arbitrary: claims.map((claim) => request(effect, { claim })) },
+    { weight: 3, arbitrary: verdicts(effect) },
+    { weight: 1, arbitrary: fc.tuple(fc.integer({ min: 1, max: 3 }), fc.constantFrom(now, now + 200, now + 2000)).map(([attempt, at]): EffectCommand => ({ ...alive(attempt, at, 300), ...sending(effect, at, { heartbeatMs: 300 }) })) },
     { weight: 6, arbitrary: fc.tuple(fc.integer({ min: 1, max: 4 }), outcomes).map(([attempt, outcome]) => report(attempt, outcome, effect)) },
     {
       weight: 1,
       arbitrary: fc.tuple(fc.integer({ min: 1, max: 3 }), outcomes).map(([attempt, outcome]): EffectCommand => ({ ...report(attempt, outcome, effect), local: { tool, effect, key, digest, args: 1 } })),
     },
     { weight: 2, arbitrary: fc.tuple(fc.constantFrom(6, 7), fc.constantFrom(pool, Pool.parse('mail'))).map(([taken, of]) => hostLost(taken, effect, of)) },
-    { weight: 3, arbitrary: fc.tuple(fc.constantFrom(now, now + 60, now + 100_000), claims).map(([at, claim]) => due(at, effect, claim)) },
+    { weight: 3, arbitrary: fc.tuple(fc.constantFrom(now, now + 60, now + 100_000, now + 1_000_000), claims, gates, fc.constantFrom({}, { heartbeatMs: 300 })).map(([at, claim, gate, over]) => under(over, due(at, effect, claim, gate))) },
   );
 
 const histories = fc.constantFrom<EffectClass>('pure', 'idempotent', 'irreversible').chain((effect) => fc.tuple(fc.constant(effect), fc.array(commands(effect), { maxLength: 25 })));
+
+const provesIt = ({ sealing, forced, readAt }: Extract<EffectCommand, { type: 'verdict' }>, notAfter: number | null): boolean =>
+  sealing || forced || (readAt !== null && notAfter !== null && readAt >= notAfter + CLOCK_SKEW_MS + SETTLE_DELAY_MS);
 
 interface Told {
   readonly events: readonly EffectEvent[];
@@ -84,18 +104,51 @@ const holds = (property: (events: readonly EffectEvent[], effect: EffectClass) =
   );
 
 describe('whatever happens', () => {
-  test('an irreversible effect is sent again only after a failure known not to have been applied', () => {
-    holds((events, effect) => {
-      if (effect !== 'irreversible') return;
-      let sent = 0;
-      let proved = false;
-      for (const event of events) {
-        if (event.type === 'EffectFailed' || event.type === 'EffectRetryScheduled') proved = event.data.failure.notApplied === true;
-        if (event.type !== 'EffectDispatched') continue;
-        if (sent > 0) expect(proved).toBe(true);
-        sent += 1;
-        proved = false;
-      }
+  test('an irreversible effect is sent again only after evidence that nothing was applied: its own failure, or a verdict that proves it', () => {
+    fc.assert(
+      fc.property(histories, ([effect, all]) => {
+        if (effect !== 'irreversible') return;
+        let sent = 0;
+        let evidence = false;
+        play(all, (command, before, after) => {
+          const [was, is] = [before.get(step), after.get(step)];
+          const sentNow = is?.status === 'dispatched' && (was?.status !== 'dispatched' || was.attempt !== is.attempt);
+          if (was?.status === 'dispatched' || was?.status === 'unknown') {
+            const scheduled = is?.status === 'retry_scheduled';
+            if (scheduled && command.type === 'report') evidence = command.outcome.status === 'failed' && command.outcome.failure.notApplied === true && command.attempt === was.attempt;
+            if (scheduled && command.type === 'verdict') evidence = was.status === 'unknown' && command.attempt === was.attempt && provesIt(command, was.notAfter);
+          }
+          if (!sentNow) return;
+          if (sent > 0) expect(evidence).toBe(true);
+          sent += 1;
+          evidence = false;
+        });
+      }),
+      { numRuns: 2000 },
+    );
+  });
+
+  test('what may have been applied is never called failed: neither by waiting, nor since its attempts are spent', () => {
+    fc.assert(
+      fc.property(histories, ([effect, all]) => {
+        if (effect !== 'idempotent') return;
+        play(all, (command, before, after) => {
+          if (after.get(step)?.status !== 'failed' || before.get(step)?.status === 'failed' || command.type !== 'due') return;
+          const was = before.get(step);
+          const failure = was?.status === 'retry_scheduled' ? was.failure : was?.status === 'held' ? was.before?.failure : undefined;
+          // A failure that says nothing of the kind may only have been one that leaves no doubt.
+          if (failure !== undefined && failure.notApplied !== true) expect(['concurrency_conflict', 'expired']).toContain(failure.class);
+          expect(was?.status).not.toBe('dispatched');
+        });
+      }),
+      { numRuns: 1000 },
+    );
+  });
+
+  test('a contradiction or a second effect is raised once, and moves nothing', () => {
+    holds((events) => {
+      const raised = events.filter(({ type }) => type === 'VerdictContradicted' || type === 'DuplicateEffectDetected').map((event) => JSON.stringify(event));
+      expect(new Set(raised).size).toBe(raised.length);
     });
   });
 
@@ -103,7 +156,9 @@ describe('whatever happens', () => {
     holds((events) => {
       const attempts = events.flatMap((event) => (event.type === 'EffectDispatched' ? [event.data.attempt] : []));
       expect(attempts).toEqual(attempts.map((_, i) => (attempts[0] ?? 1) + i));
-      expect(attempts.length).toBeLessThanOrEqual(3);
+      // The same key again, when nobody could tell, is not a retry of the contract's.
+      const beyond = events.filter((event) => event.type === 'EffectRetryScheduled' && event.data.because === 'it was looked up').length;
+      expect(attempts.length).toBeLessThanOrEqual(3 + beyond);
     });
   });
 
@@ -113,7 +168,7 @@ describe('whatever happens', () => {
       const first = events.findIndex(({ type }) => ends.includes(type));
       if (first < 0) return;
       const after = events.slice(first + 1).map(({ type }) => type);
-      expect(after.filter((type) => type !== 'LateResultRecorded' && type !== 'DuplicateEffectDetected')).toEqual([]);
+      expect(after.filter((type) => type !== 'LateResultRecorded' && type !== 'DuplicateEffectDetected' && type !== 'VerdictContradicted')).toEqual([]);
     });
   });
 
@@ -131,7 +186,7 @@ describe('whatever happens', () => {
     fc.assert(
       fc.property(histories, ([, all]) => {
         play(all, (command, _, after) => {
-          if (command.type === 'request' || command.type === 'report') expect(effectDecider.decide(command, after)).toMatchObject({ kind: 'ignore' });
+          if (command.type === 'request' || command.type === 'report' || (command.type === 'verdict' && after.get(step)?.status !== 'unknown')) expect(effectDecider.decide(command, after)).toMatchObject({ kind: 'ignore' });
         });
       }),
     );

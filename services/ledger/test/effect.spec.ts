@@ -18,10 +18,13 @@ import { ignore, record } from '@holdfast/kernel';
 import { REPORT_GRACE_MS } from '../src/domain/decide.js';
 import type { EffectEvent } from '../src/domain/effect.js';
 import {
+  about,
   callOf,
+  contradicted,
   digest,
   dispatched,
   due,
+  eventsOf,
   failed,
   failure,
   fresh,
@@ -55,7 +58,7 @@ const result = { value: { id: 're_1' } };
 const didSucceed = (attempt: number): EffectEvent => EffectSucceeded({ ...fresh, attempt, result, evidence: { kind: 'receipt', note: 'r-1' } });
 const wasRejected: EffectEvent = EffectRejected({ ...fresh, attempt: 1, reason: 'card expired', evidence: host });
 const isUnknown = (attempt = 1): EffectEvent =>
-  EffectOutcomeUnknown({ ...fresh, attempt, cause: 'deadline', message: `attempt ${attempt} reported no end by its deadline`, owner: ownerOf, notAfter });
+  EffectOutcomeUnknown({ ...fresh, attempt, cause: 'deadline', message: `attempt ${attempt} reported no end by its deadline`, owner: ownerOf, about: about(), notAfter });
 const retryScheduled = (attempt: number, effect: EffectClass = 'irreversible'): EffectEvent =>
   EffectRetryScheduled({ ...fresh, attempt, failure: failure('transient', effect === 'irreversible' ? true : undefined), because: 'transient', retryAt: now + 50 });
 const late = (attempt: number, outcome: Outcome, because: string) => record(LateResultRecorded({ ...fresh, attempt, outcome, because }));
@@ -90,14 +93,14 @@ describe('the end of the latest attempt', () => {
   });
 
   test.each(classes)('%s: a failure that is not tried again', (effect) => {
-    expect(given(dispatched(1, effect)).when(report(1, failed('invalid_request'), effect))).toEqual(
-      record(EffectFailed({ ...fresh, attempt: 1, failure: failure('invalid_request'), evidence: host, because: 'invalid_request is not tried again' })),
+    expect(given(dispatched(1, effect)).when(report(1, failed('permission_denied'), effect))).toEqual(
+      record(EffectFailed({ ...fresh, attempt: 1, failure: failure('permission_denied'), evidence: host, because: 'permission_denied is not tried again' })),
     );
   });
 
-  test('irreversible: unknown stays unknown', () => {
+  test('irreversible: unknown stays unknown, and could be fired no later than it was told', () => {
     expect(given(dispatched()).when(report(1, unknown))).toEqual(
-      record(EffectOutcomeUnknown({ ...fresh, attempt: 1, cause: 'may_have_applied', message: 'connection lost after the request was sent', owner: ownerOf, notAfter })),
+      record(EffectOutcomeUnknown({ ...fresh, attempt: 1, cause: 'may_have_applied', message: 'connection lost after the request was sent', owner: ownerOf, about: about(), notAfter: now })),
     );
   });
 
@@ -117,7 +120,7 @@ describe('the end of the latest attempt', () => {
     const told = { tool, effect: 'idempotent' as const, digest, args: { amount: 5 } };
     const command = { ...report(1, failed('transient'), 'idempotent'), local };
     expect(given().when(command)).toEqual(
-      record(EffectRetryScheduled({ ...fresh, attempt: 1, failure: failure('transient'), because: 'transient: attempt 1 of 3 failed', retryAt: now + 50, local: told })),
+      record(EffectRetryScheduled({ ...fresh, attempt: 1, failure: failure('transient'), because: 'transient: attempt 1 of 3 failed', retryAt: now + 50, local: { ...told, since: now } })),
     );
     const scheduled = EffectRetryScheduled({ ...fresh, attempt: 1, failure: failure('transient'), because: 'x', retryAt: now + 50, local: told });
     expect(given(scheduled).when(due(now + 50, 'idempotent'))).toMatchObject({ kind: 'record', events: [{ type: 'EffectDispatched', data: { attempt: 2, digest } }] });
@@ -171,7 +174,7 @@ describe('two attempts', () => {
   const twice = [dispatched(), retryScheduled(1), dispatched(2)];
 
   test('a late success of the earlier settles the effect; the newer one’s success is a duplicate effect, told once', () => {
-    expect(given(...twice).when(report(1, succeeded))).toEqual(record(didSucceed(1)));
+    expect(given(...twice).when(report(1, succeeded))).toEqual(record<EffectEvent>(didSucceed(1), contradicted(1, 'failed', 'host', succeeded)));
     const settled = [...twice, didSucceed(1)];
     const message = 'attempts 1 and 2 of refund both report success: the effect happened twice';
     const told = record(DuplicateEffectDetected({ ...fresh, attempts: [1, 2], message }));
@@ -193,7 +196,8 @@ describe('two attempts', () => {
   });
 
   test('a success while the next try is only scheduled settles the effect', () => {
-    expect(given(dispatched(), retryScheduled(1)).when(report(1, succeeded))).toEqual(record(didSucceed(1)));
+    expect(given(dispatched(), retryScheduled(1)).when(report(1, succeeded))).toEqual(record<EffectEvent>(didSucceed(1), contradicted(1, 'failed', 'host', succeeded)));
+    expect(given(dispatched(1, 'idempotent'), retryScheduled(1, 'idempotent')).when(report(1, succeeded, 'idempotent'))).toEqual(record(didSucceed(1)));
     expect(given(dispatched(), retryScheduled(1)).when(report(1, unknown))).toEqual(ignore('retried_since'));
   });
 });
@@ -224,14 +228,14 @@ describe('a report read again changes nothing', () => {
 describe('late results', () => {
   test('of an effect that has ended are recorded once', () => {
     const end = EffectFailed({ ...fresh, attempt: 1, failure: failure('invalid_request'), evidence: host, because: 'x' });
-    const kept = late(1, succeeded, 'the effect is failed');
-    expect(given(dispatched(), end).when(report(1, succeeded))).toEqual(kept);
-    expect(given(dispatched(), end, ...kept.events).when(report(1, succeeded))).toEqual(ignore('recorded_before'));
+    const kept = given(dispatched(), end).when(report(1, succeeded));
+    expect(kept).toEqual(record<EffectEvent>(...late(1, succeeded, 'the effect is failed').events, contradicted(1, 'failed', 'host', succeeded)));
+    expect(given(dispatched(), end, ...eventsOf(kept)).when(report(1, succeeded))).toEqual(ignore('recorded_before'));
     expect(given(dispatched(), end).when(report(1, failed('invalid_request')))).toEqual(ignore('already_settled'));
   });
 
   test('of a success: another end is evidence, the same is nothing new', () => {
-    expect(given(dispatched(), didSucceed(1)).when(report(1, rejected))).toEqual(late(1, rejected, 'the effect has succeeded'));
+    expect(given(dispatched(), didSucceed(1)).when(report(1, rejected))).toEqual(record<EffectEvent>(...late(1, rejected, 'the effect has succeeded').events, contradicted(1, 'succeeded', 'receipt', rejected)));
     expect(given(dispatched(), didSucceed(1)).when(report(1, succeeded))).toEqual(ignore('already_settled'));
     expect(given(dispatched(), didSucceed(1)).when(report(1, unknown))).toEqual(ignore('already_settled'));
   });
@@ -240,13 +244,14 @@ describe('late results', () => {
 describe('a lost host', () => {
   const message = 'the host of attempt 1 lost its lane before it reported an end';
 
-  test.each(again)('%s: another attempt is sent at once', (effect) => {
-    const { args: _, ...second } = dispatched(2, effect).data as { args?: unknown };
-    expect(given(dispatched(1, effect)).when(hostLost(7, effect))).toEqual({ kind: 'record', events: [{ type: 'EffectDispatched', data: { ...second, because: message } }] });
+  test.each(again)('%s: another attempt is due at once', (effect) => {
+    const scheduled = record(EffectRetryScheduled({ ...fresh, attempt: 1, failure: { class: 'unknown_outcome', message }, because: message, retryAt: now }));
+    expect(given(dispatched(1, effect)).when(hostLost(7, effect))).toEqual(scheduled);
+    expect(given(dispatched(1, effect), ...scheduled.events).when(due(now, effect))).toEqual(record(dispatched(2, effect, { because: 'retry after unknown_outcome' })));
   });
 
   test('irreversible: nobody knows', () => {
-    expect(given(dispatched()).when(hostLost(7))).toEqual(record(EffectOutcomeUnknown({ ...fresh, attempt: 1, cause: 'host_lost', message, owner: ownerOf, notAfter })));
+    expect(given(dispatched()).when(hostLost(7))).toEqual(record(EffectOutcomeUnknown({ ...fresh, attempt: 1, cause: 'host_lost', message, owner: ownerOf, about: about(), notAfter })));
   });
 
   test('whose lane had not taken the task leaves it to the next host', () => {
@@ -272,11 +277,14 @@ describe('due', () => {
     expect(given(dispatched()).when(due(deadline))).toEqual(record(isUnknown()));
   });
 
-  test.each(again)('%s: the deadline sends another attempt, with times of its own', (effect) => {
+  test.each(again)('%s: the deadline makes another attempt due at once, with times of its own', (effect) => {
     const at = deadline + 5;
-    expect(given(dispatched(1, effect)).when(due(at, effect))).toMatchObject({
+    const message = 'attempt 1 reported no end by its deadline';
+    const scheduled = record(EffectRetryScheduled({ ...fresh, attempt: 1, failure: { class: 'unknown_outcome', message }, because: message, retryAt: at }));
+    expect(given(dispatched(1, effect)).when(due(at, effect))).toEqual(scheduled);
+    expect(given(dispatched(1, effect), ...scheduled.events).when(due(at, effect))).toMatchObject({
       kind: 'record',
-      events: [{ type: 'EffectDispatched', data: { attempt: 2, notAfter: at + QUEUE_MS, deadline: at + QUEUE_MS + TIMEOUT_MS + REPORT_GRACE_MS, because: 'attempt 1 reported no end by its deadline' } }],
+      events: [{ type: 'EffectDispatched', data: { attempt: 2, notAfter: at + QUEUE_MS, deadline: at + QUEUE_MS + TIMEOUT_MS + REPORT_GRACE_MS, since: now } }],
     });
   });
 
@@ -295,9 +303,16 @@ describe('due', () => {
 describe('a spent budget', () => {
   const last = (effect: EffectClass) => [dispatched(1, effect), dispatched(2, effect), dispatched(3, effect)];
 
-  test('ends in failure where the failure is known', () => {
+  test('ends in failure where it is known that nothing was applied', () => {
+    expect(given(...last('idempotent')).when(report(3, failed('transient', true), 'idempotent'))).toEqual(
+      record(EffectFailed({ ...fresh, attempt: 3, failure: failure('transient', true), evidence: host, because: 'transient: all 3 attempts are spent' })),
+    );
+    expect(given(...last('pure')).when(report(3, failed('transient'), 'pure'))).toMatchObject({ kind: 'record', events: [{ type: 'EffectFailed' }] });
+  });
+
+  test('idempotent: a failure after which the change may stand is not called failed', () => {
     expect(given(...last('idempotent')).when(report(3, failed('transient'), 'idempotent'))).toEqual(
-      record(EffectFailed({ ...fresh, attempt: 3, failure: failure('transient'), evidence: host, because: 'transient: all 3 attempts are spent' })),
+      record(EffectOutcomeUnknown({ ...fresh, attempt: 3, cause: 'may_have_applied', message: 'it was transient; all 3 attempts are spent', owner: ownerOf, about: about('idempotent'), notAfter: now })),
     );
   });
 

@@ -3,7 +3,7 @@ import { describeIssues, Failure as FailureSchema, type EffectClass, type Failur
 import type { Clock } from '@holdfast/runtime';
 import type { z } from 'zod';
 import { Accepted } from '../define/accepted.js';
-import { INLINE_BYTES_MAX, toJson } from '../define/json.js';
+import { toJson } from '../define/json.js';
 import type { ToolContext, ToolDefinition } from '../define/tool.js';
 import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
 import type { ArtifactPort } from './port.js';
@@ -33,6 +33,8 @@ export interface FiringParts {
 
 type Ended = { readonly threw: false; readonly result: unknown } | { readonly threw: true; readonly error: unknown };
 
+/** What is proved of a part travels beside the arguments, in one message. */
+const PROVED_BYTES_MAX = 16 * 1024;
 const HEARTBEAT_EVERY_MS = 1000;
 /** Of what its contract allows, an attempt shows life so many times. */
 const BEATS_IN_TIME = 3;
@@ -159,8 +161,8 @@ export class Firing {
     if (effect === 'pure') return this.#failed({ class: 'partial_effect', message: messageOf(error) }); // A read applies nothing, in part neither.
     try {
       const { value, bytes } = resultJson(error.proved);
-      if (bytes <= INLINE_BYTES_MAX) return { ...unknown('partial_effect', messageOf(error)), proved: value };
-      return unknown('partial_effect', `${messageOf(error)} (what is proved has ${bytes} bytes of JSON, at most ${INLINE_BYTES_MAX} are kept)`);
+      if (bytes <= PROVED_BYTES_MAX) return { ...unknown('partial_effect', messageOf(error)), proved: value };
+      return unknown('partial_effect', `${messageOf(error)} (what is proved has ${bytes} bytes of JSON, at most ${PROVED_BYTES_MAX} are kept)`);
     } catch (fault) {
       return unknown('partial_effect', `${messageOf(error)} (what is proved can't be kept: ${messageOf(fault)})`);
     }

@@ -268,7 +268,7 @@ export class Calls {
   #keep(entry: Entry, report: Report, next: (kept: Report, bytes: number, told: () => void) => void): void {
     const { core } = this;
     const { outcome } = report;
-    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + wordsIn(outcome) * 6, () => undefined);
+    if (outcome.status !== 'succeeded') return next(report, OVERHEAD_BYTES + bytesIn(outcome), () => undefined);
     if (!('value' in outcome.result)) return next(report, OVERHEAD_BYTES, () => this.#settle(entry, outcome));
     const what = `the result of step ${entry.step}`;
     // The code gets a copy: what it does to it must not change the report, which is yet to be sent.
@@ -281,15 +281,15 @@ export class Calls {
   }
 }
 
-/** Length of what a person reads in an outcome: the longest form of one UTF-16 unit is \uXXXX. */
-function wordsIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
+/** Bytes of an outcome's JSON text that are not counted as overhead, an upper bound: one UTF-16 unit is \uXXXX at its longest. */
+function bytesIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {
   switch (outcome.status) {
     case 'rejected':
-      return outcome.reason.length + (outcome.evidence.note?.length ?? 0);
+      return (outcome.reason.length + (outcome.evidence.note?.length ?? 0)) * 6;
     case 'failed':
-      return outcome.failure.message.length + (outcome.evidence.note?.length ?? 0);
+      return (outcome.failure.message.length + (outcome.evidence.note?.length ?? 0)) * 6;
     case 'unknown':
-      return outcome.message.length;
+      return (outcome.message.length + (outcome.operationId?.length ?? 0)) * 6 + (outcome.proved === undefined ? 0 : toJson(outcome.proved, 'what is proved').bytes);
     default:
       return unreachable(outcome);
   }

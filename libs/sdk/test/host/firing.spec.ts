@@ -80,7 +80,7 @@ test.each<[string, unknown, EffectClass, object]>([
   ['PartlyApplied', new PartlyApplied({ lines: [1, 2] }, 'line 3 timed out'), 'idempotent', { status: 'unknown', cause: 'partial_effect', proved: { lines: [1, 2] } }],
   ['PartlyApplied', new PartlyApplied({ lines: [1, 2] }, 'line 3 timed out'), 'pure', { status: 'failed', failure: { class: 'partial_effect' } }],
   ['PartlyApplied with no JSON', new PartlyApplied({ n: 1n }, 'half'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: expect.stringMatching(/half \(what is proved can't be kept: .*bigint/) }],
-  ['PartlyApplied with too much', new PartlyApplied('x'.repeat(300 * 1024), 'half'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: expect.stringMatching(/half \(what is proved has \d+ bytes/) }],
+  ['PartlyApplied with too much', new PartlyApplied('x'.repeat(17 * 1024), 'half'), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: expect.stringMatching(/half \(what is proved has \d+ bytes/) }],
   ['Failed partial_effect', new Failed({ class: 'partial_effect', message: 'half' }), 'irreversible', { status: 'unknown', cause: 'partial_effect', message: 'partial_effect: half' }],
   ['nothing', undefined, 'irreversible', { status: 'unknown', message: 'undefined' }],
   ['an empty error', new Error(''), 'irreversible', { status: 'unknown' }],

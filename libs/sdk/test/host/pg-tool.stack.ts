@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { randomBytes } from 'node:crypto';
-import { Fence, OperationKey, RunId, Step } from '@holdfast/protocol';
+import { Fence, OperationKey, Pool, RunId, Step } from '@holdfast/protocol';
 import pg from 'pg';
 import { z } from 'zod';
 import type { ProbeAnswer } from '../../src/define/probe.js';
@@ -70,6 +70,8 @@ const failure = async (ended: Promise<unknown>): Promise<unknown> => {
 test('it is irreversible with a sealing probe, so that nothing about it needs an owner', () => {
   expect(toolOf()).toMatchObject({ effect: 'irreversible', probe: { sealing: true } });
   expect(pgTool({ name: 'w', version: '1', effect: 'idempotent', input: Input, output: z.unknown(), pool, execute: withdraw }).effect).toBe('idempotent');
+  const timed = pgTool({ name: 'w', version: '1', input: Input, output: z.unknown(), pool, execute: withdraw, probe: { timeout: 700, schedule: { initial: 50 } } });
+  expect(timed.contract(Pool.parse('default')).probe).toEqual({ sealing: true, timeoutMs: 700, initialMs: 50 });
 });
 
 test('the change and the key are committed together; the same key again gives the recorded result and changes nothing', async () => {

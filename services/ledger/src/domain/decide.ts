@@ -16,9 +16,10 @@ import {
   type UnknownCause,
 } from '@holdfast/protocol';
 import type { Command, EffectCommand, EffectDecision, IgnoreReason, Sending } from './commands.js';
-import { evolve, lostAt, noEffects, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
-import { fallbackOf, report, unknown } from './ended.js';
+import { evolve, lostAt, noEffects, type Before, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
+import { exhausted, fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
 import type { Gate } from './health.js';
+import { leavesDoubt } from './recovery-policy.js';
 import { verdict } from './verdict.js';
 
 /** How long after an attempt's last moment its end may still be under way to us. Milliseconds. */
@@ -38,11 +39,11 @@ export function decide(command: EffectCommand, effects: RunEffects): EffectDecis
     case 'alive':
       return alive(command, effects.get(command.step));
     case 'host_lost':
-      return hostLost(command, effects.get(command.step));
+      return hostLost(command, effects);
     case 'verdict':
       return verdict(command, effects);
     case 'due':
-      return due(command, effects.get(command.step));
+      return due(command, effects);
     default:
       return unreachable(command);
   }
@@ -67,7 +68,7 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
     const local = { tool, effect: call.effect, digest, args: call.args };
     return record(EffectFailed({ step, key, attempt: 1, failure, evidence: { kind: 'ledger', at: command.at }, because: 'what was approved is not what would be sent', local }));
   }
-  return send({ ...call, fence: command.fence, since: command.at }, 1, 'first attempt', command, call);
+  return send({ ...call, fence: command.fence, since: null }, 1, 'first attempt', command, call);
 }
 
 type ToSend = Pick<EffectFacts, 'step' | 'key' | 'tool' | 'effect' | 'keyScope' | 'digest' | 'fence' | 'since'>;
@@ -80,6 +81,7 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
   const facts = { step, key, tool, effect: effect.effect, keyScope, digest, fence, attempt, ...firstOnly };
   if (!gate.open) return record(EffectHeld({ ...facts, because: gate.because, message: gate.message, since: at, until: at + (contract?.holdMs ?? DEFAULT_HOLD_MS) }));
   const notAfter = at + (contract?.queueMs ?? DEFAULT_QUEUE_MS);
+  const since = attempt === 1 ? at : effect.since;
   return record(
     // Committed before its task is published.
     EffectDispatched({
@@ -89,7 +91,7 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
       notAfter,
       deadline: notAfter + (contract?.timeoutMs ?? DEFAULT_TIMEOUT_MS) + REPORT_GRACE_MS,
       taskSeq,
-      ...(effect.since === null ? {} : { since: effect.since }),
+      ...(since === null ? {} : { since }),
       // It may wait for a host until `notAfter`, and shows life from then on.
       ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
     }),
@@ -116,34 +118,35 @@ function alive({ step, attempt, progress, at, contract }: Command<'alive'>, effe
   return record(EffectProgressed({ step, key: effect.key, attempt, aliveUntil, ...(progress === undefined ? {} : { progress }) }));
 }
 
-function hostLost(command: Command<'host_lost'>, effect: Effect | undefined): EffectDecision {
+function hostLost(command: Command<'host_lost'>, effects: RunEffects): EffectDecision {
+  const effect = effects.get(command.step);
   if (effect === undefined || effect.status !== 'dispatched') return ignore('already_settled');
   if (effect.pool !== command.pool) return ignore('other_pool');
   // A task after the last one taken reaches the new host by itself.
   if (effect.taskSeq > command.takenSeq) return ignore('not_taken');
-  return attemptLost(command, effect, 'host_lost', `the host of attempt ${effect.attempt} lost its lane before it reported an end`);
+  return attemptLost(command, effect, effects, 'host_lost', `the host of attempt ${effect.attempt} lost its lane before it reported an end`);
 }
 
-function attemptLost(sending: Sending, effect: Extract<Effect, { status: 'dispatched' }>, cause: UnknownCause, message: string): EffectDecision {
+function attemptLost(sending: Sending, effect: Extract<Effect, { status: 'dispatched' }>, effects: RunEffects, cause: UnknownCause, message: string): EffectDecision {
   const { step, key, attempt } = effect;
   if (effect.effect === 'irreversible') return unknown(sending, effect, { cause, message, notAfter: effect.notAfter });
-  const attemptsMax = (sending.contract?.retry ?? DEFAULT_RETRY).attemptsMax;
   const failure: Failure = { class: 'unknown_outcome', message };
-  if (attempt < attemptsMax) return record(EffectRetryScheduled({ step, key, attempt, failure, because: message, retryAt: sending.at }));
-  const spent = `all ${attemptsMax} attempts are spent`;
+  const spent = spentBudget(sending.contract, effect, sending.at, (sending.contract?.retry ?? DEFAULT_RETRY).attemptsMax, effects);
+  if (spent === null) return record(EffectRetryScheduled({ step, key, attempt, failure, because: message, retryAt: sending.at }));
   // A read that never came back did not happen; a change that may have is not called failed.
-  if (effect.effect === 'idempotent') return unknown(sending, effect, { cause, message: `${message}; ${spent}` });
+  if (effect.effect === 'idempotent') return unknown(sending, effect, { cause, message: `${message}; ${spent}`, notAfter: effect.notAfter });
   return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(sending.contract, failure) }, evidence: { kind: 'ledger' }, because: spent }));
 }
 
-function due(command: Command<'due'>, effect: Effect | undefined): EffectDecision {
+function due(command: Command<'due'>, effects: RunEffects): EffectDecision {
+  const effect = effects.get(command.step);
   switch (effect?.status) {
     case 'dispatched':
       if (command.at < lostAt(effect)) return ignore('not_due');
-      if (command.at < effect.deadline) return attemptLost(command, effect, 'heartbeat_lost', `attempt ${effect.attempt} showed no life until its time was up`);
-      return attemptLost(command, effect, 'deadline', `attempt ${effect.attempt} reported no end by its deadline`);
+      if (command.at < effect.deadline) return attemptLost(command, effect, effects, 'heartbeat_lost', `attempt ${effect.attempt} showed no life until its time was up`);
+      return attemptLost(command, effect, effects, 'deadline', `attempt ${effect.attempt} reported no end by its deadline`);
     case 'retry_scheduled':
-      return command.at < effect.retryAt ? ignore('not_due') : send(effect, effect.attempt + 1, `retry after ${effect.failure.class}`, command);
+      return command.at < effect.retryAt ? ignore('not_due') : sendAgain(command, effect, effect, effect.attempt + 1, `retry after ${effect.failure.class}`);
     case 'held':
       return held(command, effect);
     case 'joined':
@@ -153,12 +156,22 @@ function due(command: Command<'due'>, effect: Effect | undefined): EffectDecisio
   }
 }
 
-/** An effect that waits for its tool: sent as soon as that is allowed, failed, since it never fired, when it has waited too long. */
+/** However long it had to wait for its turn, no attempt goes to a target that may have forgotten its key by then. */
+function sendAgain(command: Command<'due'>, effect: Extract<Effect, { status: 'retry_scheduled' | 'held' }>, before: Before, attempt: Attempt, because: string): EffectDecision {
+  const late = forgotten(command.contract, effect, command.at);
+  return late === null ? send(effect, attempt, because, command) : exhausted(command, attemptBefore(effect, before, attempt), before.failure, { kind: 'ledger' }, late);
+}
+
+const attemptBefore = ({ step, key, tool, effect, args, fence, since }: EffectFacts, { notAfter }: Before, attempt: Attempt) => ({ step, key, tool, effect, args, fence, since, attempt: attempt - 1, ...(notAfter === null ? {} : { notAfter }) });
+
+/** An effect that waits for its tool: sent as soon as that is allowed; failed, where no attempt may have been applied, when it has waited too long. */
 function held(command: Command<'due'>, effect: Extract<Effect, { status: 'held' }>): EffectDecision {
-  if (command.gate.open) return send(effect, effect.attempt, 'its turn has come', command);
+  const { step, key, attempt, before } = effect;
+  if (command.gate.open) return before === null ? send(effect, attempt, 'its turn has come', command) : sendAgain(command, effect, before, attempt, 'its turn has come');
   if (command.at < effect.until) return ignore('still_held');
-  const { step, key, attempt } = effect;
-  const failure: Failure = { class: 'expired', message: `attempt ${attempt} was not sent in time: ${command.gate.message}; nothing was fired`, notApplied: true };
+  const message = `attempt ${attempt} was not sent in time: ${command.gate.message}`;
+  if (before !== null && leavesDoubt(before.failure, effect.effect)) return exhausted(command, attemptBefore(effect, before, attempt), before.failure, { kind: 'ledger' }, message);
+  const failure: Failure = { class: 'expired', message: `${message}; nothing was fired`, notApplied: true };
   return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(command.contract, failure) }, evidence: { kind: 'ledger' }, because: 'it waited longer than its contract allows' }));
 }
 

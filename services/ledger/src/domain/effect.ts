@@ -38,8 +38,22 @@ export interface EffectFacts {
   readonly attemptsMax: number | null;
   /** The step whose arguments this one mends. */
   readonly repairs: Step | null;
-  /** What a case settled, and about which attempt: a later end may say the opposite. */
-  readonly verdict: { readonly attempt: Attempt; readonly status: 'applied' | 'not_applied'; readonly by: string } | null;
+  /** What was acted upon, by attempt: a later end may say the opposite. */
+  readonly words: ReadonlyMap<Attempt, Word>;
+}
+
+/** A word on what became of one attempt, and whose it is. */
+export interface Word {
+  readonly applied: boolean;
+  readonly status: 'succeeded' | 'rejected' | 'failed' | 'not_applied';
+  readonly by: string;
+}
+
+/** The attempt before, where another one waits for its turn: nothing it may have done is forgotten. */
+export interface Before {
+  readonly failure: Failure;
+  /** The latest moment at which its host can have decided to fire; null where nobody knows. */
+  readonly notAfter: Instant | null;
 }
 
 export interface Dispatched {
@@ -56,9 +70,9 @@ export interface Dispatched {
 export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | ({ readonly status: 'dispatched' } & Dispatched)
     /** May not be sent yet; has not fired. */
-    | { readonly status: 'held'; readonly attempt: Attempt; readonly until: Instant; readonly because: string }
-    | { readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant; readonly failure: Failure }
-    | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null }
+    | { readonly status: 'held'; readonly attempt: Attempt; readonly until: Instant; readonly because: string; readonly before: Before | null }
+    | ({ readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant } & Before)
+    | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null; readonly operationId: string | undefined }
     /** Waits for the outcome of another run's effect under the same key. */
     | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
     | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence }
@@ -128,8 +142,9 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       return { ...sent(before, event.data), status: 'dispatched', attempt, pool, notAfter, deadline, taskSeq, aliveUntil: aliveUntil ?? null };
     }
     case 'EffectHeld': {
-      const { attempt, until, message } = event.data;
-      return { ...sent(before, event.data), status: 'held', attempt, until, because: message };
+      // Its time counts from when it is sent, not from when it begins to wait.
+      const { since: _, ...facts } = event.data;
+      return { ...sent(before, facts), status: 'held', attempt: facts.attempt, until: facts.until, because: facts.message, before: beforeOf(before) };
     }
     case 'EffectProgressed':
       return before?.status === 'dispatched' && before.attempt === event.data.attempt ? { ...before, aliveUntil: event.data.aliveUntil } : before;
@@ -139,23 +154,28 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...withVerdict(facts, event.data, 'applied'), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
+      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'rejected', attempt: event.data.attempt, reason: event.data.reason, evidence: event.data.evidence };
+      return facts && { ...withWord(facts, event.data, { applied: false, status: 'rejected', by: event.data.evidence.kind }), status: 'rejected', attempt: event.data.attempt, reason: event.data.reason, evidence: event.data.evidence };
     }
     case 'EffectFailed': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...withVerdict(facts, event.data, 'not_applied'), status: 'failed', attempt: event.data.attempt, failure: event.data.failure, evidence: event.data.evidence };
+      const { attempt, failure, evidence } = event.data;
+      // A failed attempt at what may fire again is no word on whether it was applied.
+      const said = facts !== undefined && (facts.effect === 'irreversible' || failure.notApplied === true);
+      return facts && { ...(said ? withWord(facts, event.data, { applied: false, status: 'failed', by: evidence.kind }) : facts), status: 'failed', attempt, failure, evidence };
     }
     case 'EffectRetryScheduled': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...withVerdict(facts, event.data, 'not_applied'), status: 'retry_scheduled', attempt: event.data.attempt, retryAt: event.data.retryAt, failure: event.data.failure };
+      const { attempt, failure, retryAt } = event.data;
+      const notAfter = before !== undefined && 'notAfter' in before ? before.notAfter : null;
+      return facts && { ...(failure.notApplied === true ? withWord(facts, event.data, { applied: false, status: 'failed', by: 'host' }) : facts), status: 'retry_scheduled', attempt, retryAt, failure, notAfter };
     }
     case 'EffectOutcomeUnknown': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null };
+      return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
     case 'LateResultRecorded':
       return before && { ...before, late: new Set(before.late).add(lateToken(event.data.attempt, event.data.outcome)) };
@@ -216,7 +236,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
     since: before?.since ?? since ?? null,
     attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
     repairs: before?.repairs ?? repairs ?? null,
-    verdict: before?.verdict ?? null,
+    words: before?.words ?? new Map<Attempt, Word>(),
     late: before?.late ?? new Set<string>(),
   };
 }
@@ -224,7 +244,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
 /** Facts of an effect whose key another run holds. */
 const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
 
-const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, verdict, late }: Facts): Facts => ({
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, words, late }: Facts): Facts => ({
   step,
   key,
   tool,
@@ -236,7 +256,7 @@ const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since
   since,
   attemptsMax,
   repairs,
-  verdict,
+  words,
   late,
 });
 
@@ -247,6 +267,13 @@ function factsOf(before: Effect | undefined, data: { step: Step; key: OperationK
   return local === undefined ? undefined : sent(undefined, { ...local, step, key, keyScope: 'run', fence: 0 });
 }
 
-function withVerdict(facts: Facts, data: { attempt: Attempt; reconciled?: { by: string } | undefined }, status: 'applied' | 'not_applied'): Facts {
-  return data.reconciled === undefined ? facts : { ...facts, verdict: { attempt: data.attempt, status, by: data.reconciled.by } };
+/** `said` by the attempt's own end; where a case settled it, that is whose word it is. */
+function withWord(facts: Facts, { attempt, reconciled }: { attempt: Attempt; reconciled?: { by: string } | undefined }, said: Word): Facts {
+  const word = reconciled === undefined ? said : { ...said, status: said.applied ? said.status : ('not_applied' as const), by: reconciled.by };
+  return { ...facts, words: new Map(facts.words).set(attempt, word) };
+}
+
+function beforeOf(before: Effect | undefined): Before | null {
+  if (before?.status === 'held') return before.before;
+  return before?.status === 'retry_scheduled' ? { failure: before.failure, notAfter: before.notAfter } : null;
 }

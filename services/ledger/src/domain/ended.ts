@@ -1,6 +1,7 @@
 import { ignore, record, unreachable } from '@holdfast/kernel';
 import {
   backoffMs,
+  canonicalJson,
   DEFAULT_RETRY,
   DuplicateEffectDetected,
   EffectFailed,
@@ -15,9 +16,11 @@ import {
   type Evidence,
   type Failure,
   type Instant,
+  type Json,
   type Outcome,
   type Settled,
   type Step,
+  type Stored,
   type ToolContract,
   type UnknownCause,
 } from '@holdfast/protocol';
@@ -45,7 +48,8 @@ function told(command: Reported, effect: Effect, effects: RunEffects): EffectDec
     case 'held':
     case 'retry_scheduled':
       // The attempt that failed says so again, or it did happen after all.
-      if (outcome.status === 'succeeded' || outcome.status === 'rejected') return ended(command, effect, effects);
+      if (outcome.status === 'succeeded' || (outcome.status === 'rejected' && attempt === lastSent(effect))) return ended(command, effect, effects);
+      if (outcome.status === 'rejected') return late(command, effect, effects, `attempt ${lastSent(effect)} was made since`);
       return attempt <= effect.attempt ? ignore('retried_since') : late(command, effect, effects, 'no such attempt was sent');
     case 'unknown':
       return proved(command, effect, effects);
@@ -60,6 +64,9 @@ function told(command: Reported, effect: Effect, effects: RunEffects): EffectDec
       return unreachable(effect);
   }
 }
+
+/** The latest attempt that a host was given. */
+const lastSent = ({ status, attempt }: Effect): number => (status === 'held' ? attempt - 1 : attempt);
 
 /** The ledger first hears of a locally fired effect when its worker reports an end. */
 function firstWord(command: Reported, local: NonNullable<Settled['local']>, effects: RunEffects): EffectDecision {
@@ -105,7 +112,7 @@ function conclude(sending: Sending, of: Concluding, outcome: Outcome, effects: R
   }
 }
 
-const localOf = ({ local }: Concluding): { local?: NonNullable<Concluding['local']> } => (local === undefined ? {} : { local });
+const localOf = ({ local }: Pick<Concluding, 'local'>): { local?: NonNullable<Concluding['local']> } => (local === undefined ? {} : { local });
 
 interface NobodyKnows {
   readonly cause: UnknownCause;
@@ -139,15 +146,14 @@ export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' |
 function recover(sending: Sending, of: Concluding, failure: Failure, evidence: Evidence, effects: RunEffects): EffectDecision {
   const retry = sending.contract?.retry ?? DEFAULT_RETRY;
   const { step, key, attempt } = of;
-  const doubt = (message: string): EffectDecision => unknown(sending, of, { cause: failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', message, ...(of.notAfter === undefined ? {} : { notAfter: of.notAfter }) });
+  const doubt = (): EffectDecision => inDoubt(sending, of, failure, failure.message);
   const fail = (because: string, more: Partial<Failure> = {}): EffectDecision =>
     record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(sending.contract, failure), ...more }, evidence, because, ...localOf(of) }));
   const again = (attemptsMax: number): EffectDecision => {
     const retryAt = sending.at + backoffMs(retry, attempt, sending.jitter, failure.retryAfterMs);
     const spent = spentBudget(sending.contract, of, retryAt, attemptsMax, effects);
     if (spent === null) return record(EffectRetryScheduled({ step, key, attempt, failure, because: `${failure.class}: attempt ${attempt} of ${attemptsMax} failed`, retryAt, ...localOf(of) }));
-    // A change that may have been applied is not called failed because its attempts are spent.
-    return leavesDoubt(failure, of.effect) ? doubt(`${failure.message}; ${spent}`) : fail(`${failure.class}: ${spent}`);
+    return exhausted(sending, of, failure, evidence, spent);
   };
   const recovery = recoveryOf(sending.contract, failure.class, of.effect);
   switch (recovery) {
@@ -156,28 +162,45 @@ function recover(sending: Sending, of: Concluding, failure: Failure, evidence: E
     case 'retry_once':
       return again(Math.min(2, retry.attemptsMax));
     case 'retry_if_not_applied':
-      return of.effect !== 'irreversible' || failure.notApplied === true ? again(retry.attemptsMax) : doubt(failure.message);
+      return of.effect !== 'irreversible' || failure.notApplied === true ? again(retry.attemptsMax) : doubt();
     case 'repair_once':
+      // A mended call has a key of its own: it would not be told from a second one.
+      if (of.effect === 'irreversible' && leavesDoubt(failure, of.effect)) return doubt();
       return of.repairs === null ? fail(`${failure.class}: the agent may mend its call once`, { repairable: true }) : fail(`${failure.class}: step ${of.repairs} was mended once already`);
     case 'fail':
       return fail(`${failure.class} is not tried again`);
     case 'reject':
       return record(EffectRejected({ step, key, attempt, reason: failure.message, evidence, ...localOf(of) }));
     case 'unknown':
-      return doubt(failure.message);
+      return doubt();
     default:
       return unreachable(recovery);
   }
 }
 
+/** No further attempt is allowed. A change that may have been applied is not called failed for that. */
+export function exhausted(sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, evidence: Evidence, spent: string): EffectDecision {
+  if (leavesDoubt(failure, of.effect)) return inDoubt(sending, of, failure, `${failure.message}; ${spent}`);
+  const { step, key, attempt } = of;
+  return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(sending.contract, failure) }, evidence, because: `${failure.class}: ${spent}`, ...localOf(of) }));
+}
+
+const inDoubt = (sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, message: string): EffectDecision =>
+  unknown(sending, of, { cause: failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', message, ...(of.notAfter === undefined ? {} : { notAfter: of.notAfter }) });
+
+/** Why the target may not be sent the key again at `at`, in words; null when it may. */
+export function forgotten(contract: ToolContract | null, { effect, since }: Pick<Concluding, 'effect' | 'since'>, at: Instant): string | null {
+  const remembered = contract?.targetRemembersKeysForMs;
+  return effect !== 'pure' && remembered !== undefined && at > (since ?? at) + remembered ? `the target remembers keys for ${remembered} ms only` : null;
+}
+
 /** Which budget forbids another attempt at `retryAt`, in words; null when none does. */
-function spentBudget(contract: ToolContract | null, of: Concluding, retryAt: Instant, attemptsMax: number, effects: RunEffects): string | null {
+export function spentBudget(contract: ToolContract | null, of: Pick<Concluding, 'attempt' | 'effect' | 'since' | 'attemptsMax' | 'local'>, retryAt: Instant, attemptsMax: number, effects: RunEffects): string | null {
   if (of.attempt >= attemptsMax) return `all ${attemptsMax} attempts are spent`;
   const { elapsedMaxMs } = contract?.retry ?? DEFAULT_RETRY;
-  const since = of.since ?? retryAt;
-  if (elapsedMaxMs !== undefined && retryAt > since + elapsedMaxMs) return `another attempt would begin later than ${elapsedMaxMs} ms after the first`;
-  const remembered = contract?.targetRemembersKeysForMs;
-  if (of.effect !== 'pure' && remembered !== undefined && retryAt > since + remembered) return `the target remembers keys for ${remembered} ms only`;
+  if (elapsedMaxMs !== undefined && retryAt > (of.since ?? retryAt) + elapsedMaxMs) return `another attempt would begin later than ${elapsedMaxMs} ms after the first`;
+  const late = forgotten(contract, of, retryAt);
+  if (late !== null) return late;
   const inRun = of.local === undefined ? attemptsOf(effects) : attemptsOf(effects) + of.attempt;
   return of.attemptsMax !== null && inRun >= of.attemptsMax ? `the run's budget of ${of.attemptsMax} attempts is spent` : null;
 }
@@ -197,8 +220,10 @@ function proved(command: Reported, effect: Effect, effects: RunEffects): EffectD
   const { outcome } = command;
   switch (outcome.status) {
     case 'succeeded':
-    case 'rejected':
       return ended(command, effect, effects);
+    case 'rejected':
+      // It says nothing about the attempt that followed.
+      return command.attempt === effect.attempt ? ended(command, effect, effects) : late(command, effect, effects, `attempt ${effect.attempt} is the one in doubt`);
     case 'failed':
       // Only whoever knows that nothing was applied proves anything; and only about the latest attempt.
       return outcome.failure.notApplied === true && command.attempt === effect.attempt && recoveryOf(command.contract, outcome.failure.class, effect.effect) !== 'unknown'
@@ -214,12 +239,14 @@ function proved(command: Reported, effect: Effect, effects: RunEffects): EffectD
 function afterSuccess(command: Reported, effect: Extract<Effect, { status: 'succeeded' }>, effects: RunEffects): EffectDecision {
   const { attempt, outcome } = command;
   if (outcome.status !== 'succeeded') return outcome.status === 'unknown' ? ignore('already_settled') : late(command, effect, effects, 'the effect has succeeded');
-  if (attempt === effect.attempt) return ignore('already_settled');
+  if (attempt === effect.attempt) return sameResult(outcome.result, effect.result) ? ignore('already_settled') : late(command, effect, effects, 'the effect has succeeded with another result');
   if (effect.effect !== 'irreversible') return ignore('already_settled');
   const attempts = [effect.attempt, attempt];
   if (effect.late.has(duplicateToken(attempts))) return ignore('recorded_before');
   return record(DuplicateEffectDetected({ step: effect.step, key: effect.key, attempts, message: `attempts ${effect.attempt} and ${attempt} of ${effect.tool.name} both report success: the effect happened twice` }));
 }
+
+const sameResult = (a: Stored, b: Stored): boolean => canonicalJson(a as Json) === canonicalJson(b as Json);
 
 function late(command: Reported, effect: Effect, effects: RunEffects, because: string): EffectDecision {
   const { attempt, outcome } = command;
@@ -242,8 +269,8 @@ function contradictionOf({ step, attempt, outcome }: { readonly step: Step; read
   if (effect.effect === 'pure' || effect.late.has(contradictionToken(attempt, outcome))) return null;
   const happened = outcome.status === 'succeeded';
   const didNot = outcome.status === 'rejected' || (outcome.status === 'failed' && outcome.failure.notApplied === true);
-  const before = wordOn(attempt, effect);
-  if (before === null || (before.applied ? !didNot : !happened)) return null;
+  const before = effect.words.get(attempt);
+  if (before === undefined || (before.applied ? !didNot : !happened)) return null;
   const { applied: _, ...recorded } = before;
   return VerdictContradicted({
     step,
@@ -253,14 +280,4 @@ function contradictionOf({ step, attempt, outcome }: { readonly step: Step; read
     outcome,
     message: `attempt ${attempt} of ${effect.tool.name} was recorded as ${recorded.status} (by ${recorded.by}), and now its outcome is told as ${outcome.status}: compare both with the target`,
   });
-}
-
-type Word = { readonly applied: boolean; readonly status: 'succeeded' | 'rejected' | 'failed' | 'not_applied'; readonly by: string };
-
-function wordOn(attempt: Attempt, effect: Effect): Word | null {
-  const { verdict } = effect;
-  if (verdict !== null && verdict.attempt === attempt) return { applied: verdict.status === 'applied', status: verdict.status === 'applied' ? 'succeeded' : 'not_applied', by: verdict.by };
-  if (!('evidence' in effect) || effect.attempt !== attempt) return null;
-  if (effect.status === 'failed') return effect.effect === 'irreversible' || effect.failure.notApplied === true ? { applied: false, status: 'failed', by: effect.evidence.kind } : null;
-  return { applied: effect.status === 'succeeded', status: effect.status, by: effect.evidence.kind };
 }

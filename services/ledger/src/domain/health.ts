@@ -33,8 +33,8 @@ const LOOK_AGAIN_MS = 200;
 
 export const newHealth = ({ concurrencyMax }: Limits): ToolHealth => ({ failures: 0, openedAt: null, trials: 0, quietUntil: 0, limit: concurrencyMax ?? null, busy: {} });
 
-/** Whether nothing has to be asked before an attempt is sent: no failure, no limit. */
-export const isCalm = ({ failures, openedAt, limit }: ToolHealth): boolean => failures === 0 && openedAt === null && limit === null;
+/** Whether nothing has to be asked before an attempt is sent: no failure, no limit, no wish to be left alone. */
+export const isCalm = ({ failures, openedAt, limit, quietUntil }: ToolHealth, at: Instant): boolean => failures === 0 && openedAt === null && limit === null && at >= quietUntil;
 
 /** Whether an attempt may be sent now. */
 export function gateOf(health: ToolHealth, tool: string, at: Instant): Gate {
@@ -83,20 +83,27 @@ export function ended(health: ToolHealth, { concurrencyMax, breaker }: Limits, a
       return next;
     case 'well':
       return { ...next, failures: 0, openedAt: null, trials: 0, quietUntil: health.openedAt === null ? health.quietUntil : 0, limit: grown(health.limit, concurrencyMax) };
-    case 'overloaded':
-      return { ...next, quietUntil, limit: Math.max(1, health.limit === null ? ADAPTIVE_LIMIT_FIRST : health.limit / 2) };
+    case 'overloaded': {
+      const limit = Math.max(1, health.limit === null ? ADAPTIVE_LIMIT_FIRST : health.limit / 2);
+      return paused({ ...next, quietUntil, limit }, health, breaker, at, jitter);
+    }
     case 'failing': {
-      const { failures: failuresMax, initialMs, maxMs } = { ...BREAKER, ...defined(breaker) };
       const failures = health.failures + 1;
-      if (failures < failuresMax) return { ...next, failures, quietUntil };
-      const pauseMs = Math.min(maxMs, initialMs * 2 ** Math.min(30, health.trials)) * (0.5 + jitter / 2);
-      // Attempts that were under way when it opened end one by one; only a trial's end lengthens the pause.
-      if (health.openedAt !== null && at < health.quietUntil) return { ...next, failures };
-      return { ...next, failures, openedAt: health.openedAt ?? at, trials: health.trials + 1, quietUntil: Math.max(quietUntil, Math.round(at + pauseMs)) };
+      const counted = { ...next, failures, quietUntil };
+      if (health.openedAt !== null) return paused(counted, health, breaker, at, jitter);
+      return failures < (breaker?.failures ?? BREAKER.failures) ? counted : paused({ ...counted, openedAt: at }, health, breaker, at, jitter);
     }
     default:
       return next;
   }
+}
+
+/** The pause before the next trial of an open circuit. Attempts that were under way when it opened end one by one; only a trial's end lengthens it. */
+function paused(next: ToolHealth, before: ToolHealth, breaker: Limits['breaker'], at: Instant, jitter: number): ToolHealth {
+  if (next.openedAt === null || (before.openedAt !== null && at < before.quietUntil)) return next;
+  const { initialMs, maxMs } = { ...BREAKER, ...defined(breaker) };
+  const pauseMs = Math.min(maxMs, initialMs * 2 ** Math.min(30, before.trials)) * (0.5 + jitter / 2);
+  return { ...next, trials: before.trials + 1, quietUntil: Math.max(next.quietUntil, Math.round(at + pauseMs)) };
 }
 
 const running = ({ busy }: ToolHealth, at: Instant): string[] => Object.keys(busy).filter((attempt) => (busy[attempt] ?? 0) > at);

@@ -1,8 +1,8 @@
 import { ignore, record, unreachable } from '@holdfast/kernel';
 import { EffectFailed, EffectRetryScheduled, EffectSucceeded, readingFrom, type Attempt, type Failure } from '@holdfast/protocol';
 import type { Command, EffectDecision } from './commands.js';
-import type { Effect, RunEffects } from './effect.js';
-import { fallbackOf, report, unknown } from './ended.js';
+import type { Effect, EffectEvent, RunEffects } from './effect.js';
+import { fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
 
 /**
  * What a settled case means for its effect. It acts only on the latest attempt and while that is
@@ -17,11 +17,14 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
   switch (found.status) {
     case 'applied':
       if (mine) return record(EffectSucceeded({ step: effect.step, key: effect.key, attempt, result: found.result, evidence, reconciled: reconciled(command) }));
-      return report({ ...command, outcome: { status: 'succeeded', result: found.result, evidence } }, effects);
+      return marked(command, report({ ...command, outcome: { status: 'succeeded', result: found.result, evidence } }, effects));
     case 'not_applied':
-      return mine ? notApplied(command, effect) : ignore('other_attempt');
+      if (mine) return notApplied(command, effect, effects);
+      // It has succeeded meanwhile. Where a proof says that it can't have, both are kept.
+      return effect.status === 'succeeded' && (effect.effect === 'irreversible' || command.sealing) ? report({ ...command, outcome: { status: 'failed', failure: notAppliedBecause(command), evidence } }, effects) : ignore('other_attempt');
     case 'same_key_again':
       if (!mine) return ignore('other_attempt');
+      if (forgotten(command.contract, effect, command.at) !== null) return stillUnknown(command, effect, 'the target may have forgotten the key by now');
       if (effect.effect === 'irreversible') return unreachableRefire(command, effect);
       return release(command, effect, { class: 'unknown_outcome', message: command.because }, command.because);
     default:
@@ -32,14 +35,21 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
 /** Who settled it. What the service decided by policy rests on no reading, and is no verdict on the attempt. */
 const reconciled = ({ by, forced }: Command<'verdict'>): { by: 'probe' | 'person'; forced?: boolean } => ({ by: by === 'person' ? 'person' : 'probe', ...(forced ? { forced } : {}) });
 
+const marked = (command: Command<'verdict'>, decision: EffectDecision): EffectDecision => {
+  if (decision.kind !== 'record') return decision;
+  const [first, ...rest] = decision.events;
+  return first.type === 'EffectSucceeded' ? record<EffectEvent>(EffectSucceeded({ ...first.data, reconciled: reconciled(command) }), ...rest) : decision;
+};
+
+const notAppliedBecause = ({ because }: Command<'verdict'>): Failure => ({ class: 'unknown_outcome', message: because, notApplied: true });
+
 type Unknown = Extract<Effect, { status: 'unknown' }>;
 
-function notApplied(command: Command<'verdict'>, effect: Unknown): EffectDecision {
+function notApplied(command: Command<'verdict'>, effect: Unknown, effects: RunEffects): EffectDecision {
   if (!provesIt(command, effect)) return stillUnknown(command, effect, 'it was read too early to prove that nothing was applied: something of the attempt might still have taken effect');
-  const failure: Failure = { class: 'unknown_outcome', message: command.because, notApplied: true };
-  const attemptsMax = command.contract?.retry.attemptsMax ?? 1;
+  const failure = notAppliedBecause(command);
   const { step, key, attempt } = effect;
-  const spent = effect.attempt >= attemptsMax ? `all ${attemptsMax} attempts are spent` : forgotten(command, effect);
+  const spent = spentBudget(command.contract, effect, command.at, command.contract?.retry.attemptsMax ?? 1, effects);
   if (spent === null) return release(command, effect, failure, `proved not applied: ${command.because}`, true);
   return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(command.contract, failure) }, evidence: command.evidence, because: `proved not applied; ${spent}`, reconciled: reconciled(command) }));
 }
@@ -49,11 +59,6 @@ function provesIt({ sealing, forced, readAt, contract }: Command<'verdict'>, eff
   if (effect.effect !== 'irreversible' || sealing || forced) return true;
   const from = effect.notAfter === null ? null : readingFrom(contract, effect.notAfter);
   return readAt !== null && from !== null && readAt >= from;
-}
-
-function forgotten({ at, contract }: Command<'verdict'>, effect: Unknown): string | null {
-  const remembered = contract?.targetRemembersKeysForMs;
-  return remembered !== undefined && effect.since !== null && at > effect.since + remembered ? `the target remembers keys for ${remembered} ms only` : null;
 }
 
 function release(command: Command<'verdict'>, effect: Unknown, failure: Failure, because: string, proved = false): EffectDecision {
@@ -66,5 +71,5 @@ const unreachableRefire = (command: Command<'verdict'>, effect: Unknown): Effect
 /** The case is opened anew: nothing else would ever look at the effect again. */
 function stillUnknown(command: Command<'verdict'>, effect: Unknown, message: string): EffectDecision {
   const attempt: Attempt = effect.attempt;
-  return unknown(command, { ...effect, attempt }, { cause: effect.cause, message, ...(effect.notAfter === null ? {} : { notAfter: effect.notAfter }) });
+  return unknown(command, { ...effect, attempt }, { cause: effect.cause, message, operationId: effect.operationId, ...(effect.notAfter === null ? {} : { notAfter: effect.notAfter }) });
 }
