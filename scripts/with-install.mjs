@@ -18,6 +18,10 @@ const WORDS = {
   test: { command: JEST },
   proof: { command: JEST, env: { HOLDFAST_PROOF: 'full' } },
   bench: { command: ['bench/dist/main.js'] },
+  explore: { command: ['--max-semi-space-size=64', 'libs/testing/dist/explore-worlds.js'] },
+  mutants: { command: ['scripts/mutants.mjs'] },
+  // Runs allocate much and keep little: a larger nursery saves most collections.
+  simulate: { command: ['--max-semi-space-size=64', 'libs/testing/dist/simulate.js'] },
 };
 
 const [word, ...args] = process.argv.slice(2);

@@ -1,9 +1,6 @@
 import { EXIT } from './failure.js';
-import { makeProgram } from './index.js';
+import { runProgram } from './index.js';
 
-makeProgram()
-  .parseAsync()
-  .catch((error: unknown) => {
-    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-    process.exit(EXIT.cannot);
-  });
+const code = await runProgram(process.argv.slice(2));
+if (code === EXIT.cannot) process.exit(code);
+process.exitCode = code;

@@ -51,7 +51,7 @@ const branching = defineAgent({
 const firings = async (order: string): Promise<number> => (await world.effects()).filter(({ what }) => what === order).length;
 
 beforeAll(async () => {
-  stack = await TestStack.start({ instances: { orchestrator: REPLICAS, ledger: REPLICAS } });
+  stack = await TestStack.start({ instances: Object.fromEntries(SERVICES.map((service) => [service, REPLICAS])) });
   world = await World.open(stack);
   worker = await work(stack.brokers, { agents: [refunder, branching], tools: [refund] });
   client = await HoldfastClient.connect({ brokers: stack.brokers });

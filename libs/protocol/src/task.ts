@@ -29,6 +29,8 @@ export const RunGranted = message(
   z.object({
     worker: WorkerId,
     fence: Fence,
+    /** Of the announcement under which the worker holds the lane: a grant that arrives late is told from a present one. */
+    generation: z.number().int().nonnegative().optional(),
     tenant: Tenant,
     agent: Named,
     input: JsonValue,

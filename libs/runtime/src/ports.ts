@@ -95,6 +95,8 @@ export interface Clock {
   now(): number;
   /** Calls back once after a delay in milliseconds; returns a canceller. */
   after(delayMs: number, callback: () => void): () => void;
+  /** Calls back once in a macrotask of its own: what is under way in microtasks has run out by then. */
+  soon(callback: () => void): void;
 }
 
 export interface Random {

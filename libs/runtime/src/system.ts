@@ -7,6 +7,7 @@ export const systemClock: Clock = {
     const timer = setTimeout(callback, delayMs);
     return () => clearTimeout(timer);
   },
+  soon: (callback) => void setImmediate(callback),
 };
 
 export const systemRandom: Random = { next: Math.random, uuid: randomUUID };

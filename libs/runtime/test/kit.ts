@@ -131,7 +131,7 @@ export async function turns(works: readonly LaneWork<Counter>[], options: { jour
     {
       service,
       inspector: new Inspector(service, () => LANE),
-      clock: { now: () => options.now ?? NOW, after: () => () => undefined },
+      clock: { now: () => options.now ?? NOW, after: () => () => undefined, soon: () => undefined },
       random: { next: () => 0.5, uuid: () => 'u' },
       load: (streams) => Promise.resolve(new Map(streams.map((stream) => [stream, (options.journal ?? []).filter((row) => row.stream === stream && row.topic === OWN)]))),
       lock: (keys) => Promise.resolve(new Map(keys.map((key) => [key, options.rows?.get(key) ?? null]))),

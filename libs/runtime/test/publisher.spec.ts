@@ -49,6 +49,7 @@ beforeEach(() => {
     },
     clock: {
       now: () => now,
+      soon: () => undefined,
       after: (delayMs, call) => {
         const timer = { at: now + delayMs, call };
         timers.push(timer);

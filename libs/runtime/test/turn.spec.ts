@@ -33,7 +33,7 @@ describe('a turn', () => {
       {
         service,
         inspector: new Inspector(service, () => LANE),
-        clock: { now: () => NOW, after: () => () => undefined },
+        clock: { now: () => NOW, after: () => () => undefined, soon: () => undefined },
         random: { next: () => 0, uuid: () => 'u' },
         load: () => Promise.resolve(new Map()),
         lock: () => Promise.resolve(new Map()),

@@ -159,6 +159,19 @@ describe('inside a group', () => {
     expect([...stand.steps.keys()].sort()).toEqual(['1.1.1', '1.1.2', '1.1.3', '1.2.1', '1.2.2', '1.2.3']);
   });
 
+  it('what was degraded is told in the order of the steps, whichever ended first', async () => {
+    const answers = (call: RequestedCall): Outcome | undefined => (call.tool.name === 'transfer' ? failed('transient', { fallback: byCheque }) : undefined);
+    for (const pick of [0, 1]) {
+      const stand = world(answers, { pick: (count: number) => (pick === 0 ? 0 : count - 1) });
+      await stand.execute(agent(async (run) => {
+        await run.all(Array.from({ length: 11 }, () => (branch: Run) => branch.call(transfer, { n: 1 })));
+        await run.call(transfer, { n: 2 });
+        return run.degraded;
+      }));
+      expect(value(stand)).toEqual([...Array.from({ length: 11 }, (_, index) => `1.${index + 1}.1`), '2']);
+    }
+  });
+
   it('a call that was made before the group is taken over while the group is open', async () => {
     const answers: Record<string, Outcome | undefined> = { '1': failed('transient', { fallback: byCheque }) };
     const stand = world((call: RequestedCall) => answers[call.step]);

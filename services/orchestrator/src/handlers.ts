@@ -42,6 +42,7 @@ import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/command
 import { decide } from './domain/decide.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
+import { holderOf } from './lanes.js';
 import { tell, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -58,10 +59,12 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 @Injectable()
 export class RunHandlers {
   readonly #contracts: ContractBook;
-  readonly #arguments = new SchemaChecker('input');
+  readonly #arguments: SchemaChecker;
 
-  constructor(contracts: ContractBook) {
+  /** `checker`: one for many handlers saves compiling each tool's schema anew. */
+  constructor(contracts: ContractBook, checker = new SchemaChecker('input')) {
     this.#contracts = contracts;
+    this.#arguments = checker;
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
@@ -275,9 +278,6 @@ const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === nu
 
 export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
 
-function holderOf(turn: RunTurn, pool: Pool): Holder | null {
-  const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset } : null;
-}
+
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

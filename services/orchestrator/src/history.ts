@@ -5,7 +5,7 @@ import type { KnownRun, StepState } from './domain/run.js';
 const PAGE_BYTES = 160 * 1024;
 
 /** The grant of a run to its worker, with its whole history in pages. */
-export function grantPages(run: KnownRun, lease: Lease): Message[] {
+export function grantPages(run: KnownRun, lease: Lease, generation: number | null): Message[] {
   if (run.agent === null) return [];
   const pages = paged([...run.steps.values()].filter((state) => state.kind !== 'call' || !state.bound).map(historyStep));
   const { agent } = run;
@@ -13,6 +13,7 @@ export function grantPages(run: KnownRun, lease: Lease): Message[] {
     RunGranted({
       worker: lease.worker,
       fence: lease.fence,
+      ...(generation === null ? {} : { generation }),
       tenant: run.tenant,
       agent,
       input: i === 0 ? run.input : null,

@@ -15,6 +15,7 @@ import {
 import type { Turn } from '@holdfast/runtime';
 import { openWaits, type KnownRun, type Run, type RunEvent } from './domain/run.js';
 import { grantPages } from './history.js';
+import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
 
@@ -38,7 +39,7 @@ function tellWorker(stream: string, tenant: string, turn: RunTurn, before: Run, 
     case 'RunAccepted':
     case 'LeaseGranted':
     case 'RunResumed':
-      for (const page of grantPages(run, lease)) send(page);
+      for (const page of grantPages(run, lease, generationOf(turn, run.pool))) send(page);
       return;
     case 'EffectSettled': {
       const { step, attempt, outcome } = event.data;

@@ -92,12 +92,14 @@ interface Asking {
   readonly observed?: Step[];
   readonly at?: number;
   readonly identity?: Partial<CallIdentity>;
+  readonly repairs?: Step;
+  readonly fallbackFor?: Step;
 }
 
 const fenced = (fence: number | null | undefined): { fence?: Fence } => (fence === null ? {} : { fence: f(fence ?? 1) });
 
 export function call(step: string, tool: ToolName, asking: Asking = {}): Command<'call'> {
-  const { args = { n: 1 }, fence, fire, onConflict, settles, observed } = asking;
+  const { args = { n: 1 }, fence, fire, onConflict, settles, observed, repairs, fallbackFor } = asking;
   return {
     type: 'call',
     at: asking.at ?? at,
@@ -110,6 +112,8 @@ export function call(step: string, tool: ToolName, asking: Asking = {}): Command
       ...(onConflict === undefined ? {} : { onConflict }),
       ...(settles === undefined ? {} : { settles }),
       ...(observed === undefined ? {} : { observed }),
+      ...(repairs === undefined ? {} : { repairs }),
+      ...(fallbackFor === undefined ? {} : { fallbackFor }),
     },
     identity: identity(s(step), tool, args, asking.identity),
   };
@@ -159,6 +163,8 @@ export const settle = (step: string, outcome: Command<'settle'>['outcome'] = { s
   outcome,
 });
 export const block = (step: string): Command<'block'> => ({ type: 'block', at, step: s(step), attempt: 1, cause: 'deadline', message: 'no end by its deadline' });
+
+export const release = (step: string, attempt = 1): Command<'release'> => ({ type: 'release', at, step: s(step), attempt, because: 'proved not applied' });
 
 export const succeeded: Extract<Outcome, { status: 'succeeded' }> = { status: 'succeeded', result: { value: 'r' }, evidence: host };
 export const ended = (step: string, outcome: Outcome = succeeded, attempt: number = 1): Settled => ({ step: s(step), attempt: Attempt.parse(attempt), outcome });

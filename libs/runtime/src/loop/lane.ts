@@ -18,6 +18,8 @@ export class Lane<State> {
   readonly backlog: ReadonlyMap<string, number>;
   /** Set when the lane can't go on without help; says why. */
   halted: string | null = null;
+  /** Its topics are delivered from where it stands; what arrives before was fetched for an earlier holding. */
+  isOpen = false;
   /** Set when another instance has taken the lane, or this one gave it up. */
   gone = false;
   /** Published up to this `seq`, as the publisher last said. */

@@ -6,6 +6,7 @@ import { pause } from '../system.js';
 import { Lane } from './lane.js';
 import { Publisher } from './publisher.js';
 import type { Service } from './service.js';
+import type { Cached } from './streams.js';
 import { decideTurn, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
@@ -127,6 +128,15 @@ export class Loop<State, Event extends Message> {
       stuckMs: this.#busySince === null ? 0 : now - this.#busySince,
       waiting: this.#waiting,
     };
+  }
+
+  /** A stream's state as it stands in this instance's memory; undefined when it isn't held. */
+  peek(stream: string): Cached<State> | undefined {
+    for (const lane of this.#lanes.values()) {
+      const cached = lane.stream(stream);
+      if (cached !== undefined && !lane.gone) return cached;
+    }
+    return undefined;
   }
 
   async #run(): Promise<void> {
@@ -299,7 +309,7 @@ export class Loop<State, Event extends Message> {
   #arrived(records: readonly LogRecord[]): Promise<void> {
     const first = records[0];
     const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
-    if (first === undefined || lane === undefined || lane.gone || lane.halted !== null) return Promise.resolve();
+    if (first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
     for (const record of records) {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
@@ -401,6 +411,7 @@ export class Loop<State, Event extends Message> {
   #open(lanes: readonly Lane<State>[]): void {
     for (const lane of lanes) {
       if (lane.halted !== null) continue;
+      lane.isOpen = true;
       this.#group?.open(this.#options.service.inbound.map(({ name }) => ({ topic: name, lane: lane.id, offset: lane.arriving.get(name) ?? 0 })));
     }
     this.#wake();

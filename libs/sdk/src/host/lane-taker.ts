@@ -115,6 +115,8 @@ export class LaneTaker {
 
   async #takeOne(lane: number, runs: Bounds, tasks: Bounds, committed: CommittedOffset | undefined, current: () => boolean): Promise<void> {
     const { group, hold, host, pool, log, announce } = this.#parts;
+    // Answers that crossed a rebalance don't belong together: an alarm from them would be false.
+    if (!current()) return;
     const offset = committed?.offset ?? tasks.first;
     if (offset < tasks.first || offset > tasks.next) {
       log.error(`lane ${lane} of ${toolTasks(pool)} stands still: the group's offset ${offset} is outside of what the topic holds (${tasks.first} to ${tasks.next}), so that tasks may be missing`, {
@@ -125,11 +127,12 @@ export class LaneTaker {
     }
     const seen = await this.#seenUpTo(lane, tasks.first, committed);
     if (!current()) return;
-    await announce(lane, this.#generation, Object.fromEntries(seen), current);
+    const generation = this.#generation;
+    await announce(lane, generation, Object.fromEntries(seen), current);
     if (!current()) return;
     this.#taken.add(lane);
     host.take(lane, { offset, seen });
-    this.#parts.runs.take(lane, runs.next);
+    this.#parts.runs.take(lane, runs.next, generation);
     group.open([
       { topic: runTasks(pool), lane, offset: runs.next },
       { topic: toolTasks(pool), lane, offset },

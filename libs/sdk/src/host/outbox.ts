@@ -114,7 +114,7 @@ export class Outbox {
   #schedule(): void {
     if (this.#scheduled || this.#publishing.length > 0) return;
     this.#scheduled = true;
-    setImmediate(() => {
+    this.#parts.clock.soon(() => {
       this.#scheduled = false;
       void this.#publishNext();
     });

@@ -21,6 +21,8 @@ export interface RunPort {
   uuid(): string;
   /** Calls back after a delay (milliseconds); returns a canceller. */
   after(delayMs: number, callback: () => void): () => void;
+  /** Calls back in a macrotask of its own. */
+  soon(callback: () => void): void;
 }
 
 export interface LocalCall {

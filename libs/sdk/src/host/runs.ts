@@ -33,6 +33,8 @@ interface Held {
   readonly lane: number;
 }
 interface RunLane {
+  /** Of the group, when the lane was announced. */
+  readonly generation: number;
   next: number;
   seen: Seen;
   stopped: boolean;
@@ -57,9 +59,9 @@ export class Runs {
     this.#port = port;
   }
 
-  /** A lane begins at an offset of `run.tasks`. */
-  take(lane: number, offset: number): void {
-    this.#lanes.set(lane, { next: offset, seen: NOTHING_SEEN, stopped: false });
+  /** A lane begins at an offset of `run.tasks`, announced under a generation of the group. */
+  take(lane: number, offset: number, generation: number): void {
+    this.#lanes.set(lane, { generation, next: offset, seen: NOTHING_SEEN, stopped: false });
   }
 
   /** Where a retained lane reads on; undefined when it stands still or isn't held. */
@@ -131,10 +133,16 @@ export class Runs {
         stop(`its message can't be understood, perhaps it is of a newer version: ${decoded.ok ? 'no valid run or tenant' : decoded.message}`);
         return;
       }
-      lane.seen = arrival.seen;
+      // What was written late, from before the lane was taken, is no beginning to count from: the first grant of this holding is.
+      const isKnown = lane.seen.size === arrival.seen.size;
+      if (isKnown || this.#isPresentGrant(lane, decoded.message)) lane.seen = arrival.seen;
       this.#dispatch(record.lane, run.data, decoded.message);
     }
     lane.next = record.offset + 1;
+  }
+
+  #isPresentGrant({ generation }: RunLane, { type, data }: MessageOf<(typeof runTaskMessages)[number]>): boolean {
+    return type === 'RunGranted' && data.worker === this.#parts.worker && (data.generation ?? generation) === generation;
   }
 
   #dispatch(lane: number, run: RunId, message: MessageOf<(typeof runTaskMessages)[number]>): void {
@@ -165,6 +173,8 @@ export class Runs {
   }
 
   #granted(lane: number, run: RunId, page: GrantPage): void {
+    // Of an earlier holding of the lane, written late or twice: the run has gone on since.
+    if (page.generation !== undefined && page.generation !== this.#lanes.get(lane)?.generation) return;
     const collected = this.#partial.get(run)?.pages ?? [];
     const newest = Math.max(this.#held.get(run)?.fence ?? 0, collected[0]?.fence ?? 0);
     if (page.fence < newest || this.holds(run, page.fence)) return;

@@ -1,6 +1,6 @@
 import { hostname } from 'node:os';
 import { randomUUID } from 'node:crypto';
-import { DEFAULT_POOL, describeIssues, Pool, WorkerId, type ArtifactRef } from '@holdfast/protocol';
+import { DEFAULT_POOL, describeIssues, Pool, WorkerId } from '@holdfast/protocol';
 import type { Clock, Random } from '@holdfast/runtime';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
@@ -8,18 +8,11 @@ import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition } from '../errors.js';
-import { guardStrayRejections, RunExecutor } from '../run/index.js';
+import { guardStrayRejections } from '../run/index.js';
+import { executeWith, type ServedArtifacts } from './execute.js';
 import { stderrLog, type WorkerLog } from './log.js';
-import type { ArtifactPort } from './port.js';
-import type { Execute } from './runs.js';
 import { onSignals } from './signals.js';
 import { Worker, type WorkerParts } from './worker.js';
-
-/** Where large values are kept; what `openArtifactStore` of `@holdfast/runtime/artifacts` opens is one. */
-export interface ServedArtifacts extends ArtifactPort {
-  /** Verifies the checksum, and that the scope may read it. */
-  get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
-}
 
 export interface ServeOptions {
   readonly agents?: readonly AgentDefinition[] | undefined;
@@ -120,16 +113,9 @@ const clock: Clock = {
     const timer = setTimeout(callback, delayMs);
     return () => clearTimeout(timer);
   },
+  soon: (callback) => void setImmediate(callback),
 };
 const random: Random = { next: Math.random, uuid: randomUUID };
-
-function executeWith(tools: readonly ToolDefinition[], artifacts: ServedArtifacts | undefined, log: WorkerLog): Execute {
-  return (grant, agent, port) => {
-    const { run, tenant } = grant;
-    const own = artifacts === undefined ? undefined : { put: artifacts.put.bind(artifacts), get: (ref: ArtifactRef) => artifacts.get(ref, { tenant, run }) };
-    return new RunExecutor({ grant, agent, tools, port, artifacts: own, onTrouble: (message) => log.warn(message, { run }) });
-  };
-}
 
 /** Loaded only when a test has armed one: the runtime's other parts are not a worker's business. */
 async function armedCrashPoint(): Promise<(name: string) => void> {

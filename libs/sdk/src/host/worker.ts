@@ -132,7 +132,7 @@ export class Worker {
     this.#firing.abort('the worker stops');
     this.#host.abort('the worker stops');
     // What ended last is told to its run, which sends it on, before the runs are given up.
-    await new Promise<void>((resolve) => setImmediate(resolve));
+    await new Promise<void>((resolve) => this.#parts.clock.soon(resolve));
     this.#runs.abandonAll('the worker stops');
     const flushed = await this.#within(FLUSH_MS, this.#outbox.drained());
     if (!flushed) log.warn('Kafka did not take everything that was to be written', { withinMs: FLUSH_MS });
@@ -163,6 +163,7 @@ export class Worker {
       random: () => random.next(),
       uuid: () => random.uuid(),
       after: (delayMs, callback) => clock.after(delayMs, callback),
+      soon: (callback) => clock.soon(callback),
     };
   }
 

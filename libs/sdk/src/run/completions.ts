@@ -1,6 +1,5 @@
 import type { Step } from '@holdfast/protocol';
 import type { Entry, Settlement } from './entry.js';
-import { turns, type Turn } from './turns.js';
 
 export interface CompletionsOptions {
   /** The recorded order in which completions were handed to the code. */
@@ -15,6 +14,8 @@ export interface CompletionsOptions {
   onIdle(): void;
   /** True once the code has asked for all that is recorded. */
   allAsked(): boolean;
+  /** Calls back in a macrotask of its own. */
+  soon(callback: () => void): void;
 }
 
 /**
@@ -23,8 +24,7 @@ export interface CompletionsOptions {
  * as things end. Live work that the code asks for meanwhile is held until nothing recorded is left
  * to hand over, so that a divergence is found before anything fires.
  */
-export class Completions implements Turn {
-  queued = false;
+export class Completions {
   /** Asked and not yet handed over. */
   readonly open = new Map<Step, Entry>();
   readonly #options: CompletionsOptions;
@@ -36,6 +36,7 @@ export class Completions implements Turn {
   #caughtUp: boolean;
   #loading = 0;
   #state: 'running' | 'ended' | 'stopped' = 'running';
+  #queued = false;
 
   constructor(options: CompletionsOptions) {
     this.#options = options;
@@ -54,7 +55,7 @@ export class Completions implements Turn {
     entry.settlement = settlement;
     if (this.#state === 'running') {
       this.#ready.push(entry);
-      turns.soon(this);
+      this.soon();
     } else if (this.open.delete(entry.step)) {
       this.#options.onClosed();
     }
@@ -63,7 +64,7 @@ export class Completions implements Turn {
   /** A recorded value is on its way: until then the replay isn't through. */
   loading(change: 1 | -1): void {
     this.#loading += change;
-    turns.soon(this);
+    this.soon();
   }
 
   /** Does live work now, or once the replay can't go further by itself. */
@@ -72,9 +73,14 @@ export class Completions implements Turn {
     else this.#held.push(work);
   }
 
-  /** There may be something to do when the code has had its turn. */
+  /**
+   * There may be something to do when the code has had its turn: between two turns lies a macrotask,
+   * so that the microtasks which the first caused have run out.
+   */
   soon(): void {
-    turns.soon(this);
+    if (this.#queued) return;
+    this.#queued = true;
+    this.#options.soon(this.#turn);
   }
 
   /**
@@ -99,18 +105,19 @@ export class Completions implements Turn {
     this.open.clear();
   }
 
-  turn(): void {
+  readonly #turn = (): void => {
+    this.#queued = false;
     if (this.#state === 'stopped') return;
     const entry = this.#state === 'running' ? this.#next() : undefined;
     if (entry !== undefined) {
       this.open.delete(entry.step);
       entry.handOver();
-      turns.soon(this);
+      this.soon();
       return;
     }
     if (this.#loading === 0) this.#catchUp();
     this.#options.onIdle();
-  }
+  };
 
   #next(): Entry | undefined {
     const recorded = this.#observed[this.#nextObserved];

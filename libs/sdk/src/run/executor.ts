@@ -183,6 +183,7 @@ export class RunExecutor implements RunEar {
       onClosed: () => this.#ending.progressed(true),
       onIdle: () => this.#idle(),
       allAsked: () => history.unasked === 0,
+      soon: (callback) => port.soon(callback),
     });
     return {
       run,

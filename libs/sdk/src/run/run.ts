@@ -58,7 +58,7 @@ export class CompletedPartially<Output> {
 export interface Run {
   readonly id: RunId;
   readonly tenant: Tenant;
-  /** Steps whose result was given by a tool that took over, in the order in which the code was told. */
+  /** Steps whose result was given by a tool that took over, so far, in the order of their numbers. */
   readonly degraded: readonly Step[];
 
   /**

@@ -37,7 +37,7 @@ abstract class Asking {
   }
 
   get degraded(): readonly Step[] {
-    return [...this.parts.core.degraded];
+    return this.parts.core.degraded.toSorted(byCursor);
   }
 
   completePartially<Output>(output: Output, because: string): CompletedPartially<Output> {
@@ -295,6 +295,13 @@ class GroupBranch extends Asking {
   #never(what: string): never {
     throw this.#error(what);
   }
+}
+
+/** `2` before `10`, and both before `10.1`. */
+function byCursor(a: Step, b: Step): number {
+  const [left, right] = [a.split('.').map(Number), b.split('.').map(Number)];
+  const at = left.findIndex((part, index) => part !== right[index]);
+  return at === -1 ? left.length - right.length : (left[at] ?? 0) - (right[at] ?? 0);
 }
 
 function named(name: string): string {

@@ -39,6 +39,7 @@ export class TestClock implements Clock {
       this.#timers = this.#timers.filter((other) => other !== timer);
     };
   };
+  soon = (callback: () => void): void => void setImmediate(callback);
   /** Passes time, timer by timer, each with all that follows from it. */
   async advance(ms: number): Promise<void> {
     const end = this.#now + ms;

@@ -111,6 +111,25 @@ test.each<[string, (record: Pick<LogRecord, 'key' | 'headers' | 'value'>) => Pic
   expect(broker.commits).toEqual([]);
 });
 
+test('answers that crossed a rebalance raise no alarm', async () => {
+  const { broker, member, log } = await stage();
+  const before = new Gate<Map<number, { first: number; next: number }>>();
+  const { offsets, committed } = member;
+  const committedSoon = new Gate();
+  member.offsets = (topic) => (topic === TASKS ? before.passed : offsets(topic));
+  member.committed = (topic, lanes) => committedSoon.passed.then(() => committed(topic, lanes));
+  broker.rebalance(new Map([[member, [0]]]));
+  before.open(new Map([[0, { first: 0, next: 0 }]])); // The lane was empty when this was asked.
+  await settle();
+  member.offsets = offsets;
+  broker.rebalance(new Map([[member, [0]]]));
+  broker.append(TASKS, 0, task({ seq: 1 }));
+  broker.committed.set(0, { offset: 1, metadata: '' });
+  committedSoon.open();
+  await until(() => member.isOpen(TASKS, 0), 'the lane is open');
+  expect(log.alarms).toEqual([]);
+});
+
 test('what no service wrote is set aside and fires nothing; the lane goes on', async () => {
   const { broker, member, tools } = await stage();
   await give(member);

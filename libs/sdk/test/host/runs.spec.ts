@@ -1,6 +1,6 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { Fence, IntentRefused, Step, StepSettled, topics, TryAnswered, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
-import { give, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
+import { fromService, give, ORCHESTRATOR, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
 import { AGENT, fromOrchestrator, granted, TestRuns } from './run-kit.js';
 
 let made: Stage;
@@ -47,6 +47,28 @@ test('a newer fence gives the older executor up; an older or the same one change
   await grant([3], [2]);
   expect(runs.all).toHaveLength(2);
   expect(current?.abandoned).toBeUndefined();
+});
+
+test('a grant of an earlier holding of the lane, written late, begins nothing', async () => {
+  const { generation } = made.broker;
+  await grant([1, { generation: generation - 1 }]);
+  expect(runs.all).toEqual([]);
+  await grant([2, { generation }]);
+  expect(runs.last.grant.fence).toBe(2);
+});
+
+test('a message from before the taking, written late, is no beginning to count from', async () => {
+  const { broker, log } = made;
+  const { generation } = broker;
+  const late = granted(1, { generation: generation - 1 });
+  broker.append(RUNS, 0, fromService(ORCHESTRATOR, RUN, late, { lane: 0, seq: 1005, prev: 1004 }));
+  broker.append(RUNS, 0, fromService(ORCHESTRATOR, RUN, granted(2, { generation }), { lane: 0, seq: 1020, prev: 1019 }));
+  await settle();
+  expect(log.alarms).toEqual([]);
+  expect(runs.last.grant.fence).toBe(2);
+  broker.append(RUNS, 0, fromService(ORCHESTRATOR, RUN, granted(3, { generation }), { lane: 0, seq: 1030, prev: 1029 }));
+  await settle();
+  expect(log.alarms).toEqual([expect.stringMatching(/the last one seen has ce_seq 1020/)]);
 });
 
 test('answers reach the executor whose fence they name', async () => {

@@ -25,8 +25,8 @@ export interface CaseFacts {
   /** When each probe was issued, by its number. */
   readonly probes: ReadonlyMap<number, Instant>;
   readonly lastAnswer: ProbeAnswer | { readonly status: 'no_answer' } | null;
-  /** Answers by probe that are in the stream already, so that each is recorded once. */
-  readonly answered: ReadonlySet<number>;
+  /** Answers that are in the stream already, by their token, so that each is recorded once. */
+  readonly answered: ReadonlySet<string>;
 }
 
 export interface Outstanding {
@@ -76,13 +76,22 @@ export function evolve(run: RunCases, event: CaseEvent): RunCases {
   };
 }
 
+/** A probe that is asked twice, since its task was delivered twice, may answer twice, and not the same. */
+export const answerToken = (probe: number, status: ProbeAnswer['status']): string => `${probe}:${status}`;
+
+/** The answer that settled it is in the stream with the verdict. */
+function withSettling({ probes, answered }: Case, { by, readAt, verdict }: Extract<CaseEvent, { type: 'CaseSettled' }>['data']): ReadonlySet<string> {
+  const [probe] = [...probes].find(([, issuedAt]) => issuedAt === readAt) ?? [];
+  return by !== 'probe' || probe === undefined || (verdict.status !== 'applied' && verdict.status !== 'not_applied') ? answered : new Set(answered).add(answerToken(probe, verdict.status));
+}
+
 type Opened = Extract<CaseEvent, { type: 'CaseOpened' }>['data'];
 
 function opened(data: Opened, before: Case | undefined): OpenCase {
   const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, remindAt, escalateAt, nextLookAt } = data;
   // Numbers of probes go on where a case is opened anew: an answer still under way belongs to the attempt.
   const probes = before?.attempt === attempt ? before.probes : new Map<number, Instant>();
-  const answered = before?.attempt === attempt ? before.answered : new Set<number>();
+  const answered = before?.attempt === attempt ? before.answered : new Set<string>();
   return {
     ...{ step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, answered },
     ...{ status: 'open', nextLookAt, remindAt, escalateAt, outstanding: null, lastAnswer: null, fruitless: 0, escalated: new Set<string>() },
@@ -100,14 +109,15 @@ function evolveOne(before: Case, event: Exclude<CaseEvent, { type: 'CaseOpened' 
     case 'ProbeConcluded': {
       const { probe, answer, nextLookAt } = event.data;
       // No answer in time says nothing about one that comes after all.
-      const answered = answer.status === 'no_answer' ? before.answered : new Set(before.answered).add(probe);
+      const answered = answer.status === 'no_answer' ? before.answered : new Set(before.answered).add(answerToken(probe, answer.status));
       if (before.status !== 'open') return { ...before, answered };
       const fruitless = answer.status === 'pending' ? 0 : before.fruitless + 1;
       const over = before.outstanding === null || before.outstanding.probe <= probe;
       return { ...before, answered, lastAnswer: answer, fruitless, ...(over ? { outstanding: null, nextLookAt } : {}) };
     }
     case 'CaseSettled': {
-      const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer, answered } = before;
+      const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer } = before;
+      const answered = withSettling(before, event.data);
       const facts = { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer, answered };
       return { ...facts, status: 'settled', verdict: event.data.verdict, by: event.data.by };
     }
@@ -124,7 +134,7 @@ function evolveOne(before: Case, event: Exclude<CaseEvent, { type: 'CaseOpened' 
     case 'CaseAssigned':
       return { ...before, owner: event.data.owner };
     case 'CaseEvidenceAdded':
-      return { ...before, answered: new Set(before.answered).add(event.data.probe) };
+      return { ...before, answered: new Set(before.answered).add(answerToken(event.data.probe, event.data.answer.status)) };
     default:
       return unreachable(event);
   }

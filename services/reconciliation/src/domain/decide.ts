@@ -1,6 +1,6 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
 import { CaseEscalated, CaseEvidenceAdded, CaseOpened, CaseReminded, CaseSettled, isoTime, ProbeConcluded, ProbeSent, readingFrom, type Evidence, type Instant, type ProbeAnswer, type Verdict } from '@holdfast/protocol';
-import { evolve, noCases, type Case, type CaseEvent, type OpenCase, type RunCases } from './case.js';
+import { answerToken, evolve, noCases, type Case, type CaseEvent, type OpenCase, type RunCases } from './case.js';
 import type { CaseCommand, CaseDecision, Command, IgnoreReason, Looking } from './commands.js';
 import { assign, resolve } from './person.js';
 import { DEFAULT_PROBE_TIMEOUT_MS, firstLookAt, FRUITLESS_BEFORE_NEXT_STEP, nextLookAt, REFIRES_MAX } from './schedule.js';
@@ -142,16 +142,18 @@ function answered(command: Command<'answered'>, of: Case | undefined): CaseDecis
   if (of.attempt !== attempt) return ignore('other_attempt');
   const issuedAt = of.probes.get(probe);
   if (issuedAt === undefined) return ignore('probe_unknown');
-  if (of.answered.has(probe)) return ignore('answered_before');
+  if (of.answered.has(answerToken(probe, answer.status))) return ignore('answered_before');
   if (of.status === 'settled') return afterwards(command, of, answer);
   const sealing = contract?.probe?.sealing === true;
   switch (answer.status) {
     case 'applied':
       return record(settled(of, { status: 'applied', result: answer.result }, 'probe', answer.evidence, 'the target has the effect under this operation key', { readAt: issuedAt, sealing }));
     case 'not_applied': {
-      // An effect that may fire again needs no certainty; what it costs is another attempt under the same key.
-      const proves = sealing || of.effect === 'idempotent' || (of.readingFrom !== null && issuedAt >= of.readingFrom);
+      const proves = sealing || (of.readingFrom !== null && issuedAt >= of.readingFrom);
       if (proves) return record(settled(of, { status: 'not_applied' }, 'probe', answer.evidence, sealing ? 'the target has nothing under this operation key, and the attempt is voided there' : 'the target has nothing under this operation key, and nothing of the attempt can take effect any more', { readAt: issuedAt, sealing }));
+      // An effect that may fire again needs no certainty; what it costs is another attempt under the same key.
+      const [again] = of.effect === 'idempotent' ? sameKeyAgain(command, of) : [];
+      if (again?.type === 'CaseSettled') return record<CaseEvent>(ProbeConcluded({ ...refOf(of), probe, answer, nextLookAt: null, because: 'the target has nothing yet, and takes the same key again' }), again);
       if (of.readingFrom === null) return recorded(concluded(command, of, probe, answer, 'the target has nothing yet, and the contract names no time after which that is final'));
       return recorded(concluded(command, { ...of, fruitless: -1 }, probe, answer, 'the target has nothing yet, and the attempt might still take effect', of.readingFrom));
     }
@@ -167,7 +169,8 @@ function answered(command: Command<'answered'>, of: Case | undefined): CaseDecis
 /** An answer after the verdict is kept; one that says the opposite is brought to people. */
 function afterwards({ probe, answer, contract, at }: Command<'answered'>, of: Extract<Case, { status: 'settled' }>, { status }: ProbeAnswer): CaseDecision {
   const said = of.verdict.status === 'ended' ? (of.verdict.outcome === 'succeeded' ? 'applied' : 'not_applied') : of.verdict.status;
-  const contradicts = (status === 'applied' && said === 'not_applied') || (status === 'not_applied' && said === 'applied' && of.readingFrom !== null && (of.probes.get(probe) ?? at) >= of.readingFrom);
+  const final = contract?.probe?.sealing === true || (of.readingFrom !== null && (of.probes.get(probe) ?? at) >= of.readingFrom);
+  const contradicts = (status === 'applied' && said === 'not_applied') || (status === 'not_applied' && said === 'applied' && final);
   const evidence = CaseEvidenceAdded({ ...refOf(of), probe, answer, contradicts });
   return contradicts ? record<CaseEvent>(evidence, escalation(of, contract, 'contradictory', `the case was settled as ${said} by ${of.by}, and probe ${probe} answers ${status}`)) : record(evidence);
 }

@@ -1,0 +1,21 @@
+import type { ArtifactRef } from '@holdfast/protocol';
+import type { ToolDefinition } from '../define/tool.js';
+import { RunExecutor } from '../run/index.js';
+import type { WorkerLog } from './log.js';
+import type { ArtifactPort } from './port.js';
+import type { Execute } from './runs.js';
+
+/** Where large values are kept; what `openArtifactStore` of `@holdfast/runtime/artifacts` opens is one. */
+export interface ServedArtifacts extends ArtifactPort {
+  /** Verifies the checksum, and that the scope may read it. */
+  get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
+}
+
+/** Makes the executor of each run that is granted to a worker. */
+export function executeWith(tools: readonly ToolDefinition[], artifacts: ServedArtifacts | undefined, log: WorkerLog): Execute {
+  return (grant, agent, port) => {
+    const { run, tenant } = grant;
+    const own = artifacts === undefined ? undefined : { put: artifacts.put.bind(artifacts), get: (ref: ArtifactRef) => artifacts.get(ref, { tenant, run }) };
+    return new RunExecutor({ grant, agent, tools, port, artifacts: own, onTrouble: (message) => log.warn(message, { run }) });
+  };
+}

@@ -1,0 +1,59 @@
+import { DEFAULT_POOL, DEFAULT_TENANT, digestOf, EffectRequested, encodeHeaders, Fence, operationKey, RunId, serviceSource, Step, ToolDeclared, toolTasks, topics, type Pool } from '@holdfast/protocol';
+import type { Outgoing } from '@holdfast/runtime';
+import { tools } from '../sim/agents.js';
+import { BEGINNING } from '../sim/scheduler.js';
+import type { Choose } from './exploring-scheduler.js';
+import { stage } from './stage.js';
+
+const HORIZON_MS = 9000;
+const RUN = RunId.parse('run-1');
+
+/** The orchestrator's event no. `n`: step `n` asks for a charge. */
+function requested(n: number): Outgoing {
+  const step = Step.parse(String(n));
+  const args = { n: 0, target: 't', from: '' };
+  const key = operationKey({ scope: 'run', tenant: DEFAULT_TENANT, run: RUN, step, tool: 'card.charge', target: null });
+  const { type, data } = EffectRequested({ call: { step, tool: { name: 'card.charge', version: '1' }, effect: 'irreversible', keyScope: 'run', args, key, digest: digestOf(args), digestVersion: 1 }, fire: 'granted', fence: Fence.parse(1) });
+  const source = serviceSource('orchestrator', '1');
+  return { topic: topics.runEvents, lane: 0, key: RUN, value: JSON.stringify(data), headers: encodeHeaders({ id: `${source}/0/${n}`, type, source, subject: RUN, time: BEGINNING, tenant: DEFAULT_TENANT, lane: 0, seq: n, prev: n - 1, version: n }) };
+}
+
+/** Two instances of the ledger and one lane: whoever has it when, each request is granted once, and the topics hold what the journal holds, in its order. */
+export async function twoInstances(choose: Choose, { requests, crashes, loses }: { readonly requests: number; readonly crashes: boolean; readonly loses: boolean }): Promise<readonly string[]> {
+  const { scheduler, cluster, begin } = stage(choose, {
+    instances: { orchestrator: 0, ledger: 2, worker: 0 },
+    tool: 'card.charge',
+    agents: () => [],
+    budgets: [
+      { kinds: ['crash_before', 'crash_after'], at: (site, process) => process.startsWith('ledger-1') && (site === 'store.commit' || site === 'publish'), left: crashes ? 1 : 0 },
+      { kinds: ['lost_ack'], at: (site) => site === 'store.commit' || site === 'publish', left: loses ? 1 : 0 },
+    ],
+    actions: () => [{ name: 'ledger-2 joins', act: () => cluster.startOne('ledger-2') }],
+  });
+  const [charge] = tools.filter(({ name }) => name === 'card.charge');
+  if (charge === undefined) throw new Error('no tool card.charge');
+  const declared = ToolDeclared(charge.contract(DEFAULT_POOL as Pool));
+  cluster.log.append([{ topic: topics.contracts, key: 'tool:card.charge@1', value: JSON.stringify(declared.data), headers: encodeHeaders({ id: 'c', type: declared.type, source: 'w', subject: 'tool:card.charge@1', time: BEGINNING, tenant: DEFAULT_TENANT }) }]);
+  cluster.startOne('ledger-1');
+  await scheduler.run(() => false, BEGINNING + 100);
+  cluster.log.append(Array.from({ length: requests }, (_, index) => requested(index + 1)));
+  begin();
+  await scheduler.run(() => false, BEGINNING + HORIZON_MS);
+  const { ledger } = cluster.databases;
+  const journal = ledger.rows(0);
+  const dispatched = journal.filter(({ type }) => type === 'EffectDispatched').map(({ data }) => (JSON.parse(data) as { step: string }).step);
+  if (new Set(dispatched).size !== dispatched.length) cluster.core.violated('I1', `granted twice: ${dispatched.join()}`);
+  if (dispatched.length !== requests) cluster.core.violated('I1', `of ${requests} requests ${dispatched.length} were granted`);
+  for (const topic of [topics.effectEvents, toolTasks(DEFAULT_POOL as Pool)]) {
+    let last = 0;
+    const published = cluster.log.lane(topic, 0).flatMap(({ headers }) => {
+      const seq = Number(headers['ce_seq']);
+      if (seq <= last) return []; // A row published again.
+      last = seq;
+      return [seq];
+    });
+    const wanted = journal.filter((row) => row.topic === topic).map(({ seq }) => seq);
+    if (published.join() !== wanted.join()) cluster.core.violated('I8', `${topic} holds rows ${published.join()}, the journal ${wanted.join()}`);
+  }
+  return cluster.core.violations;
+}

@@ -1,0 +1,297 @@
+import { unknownSteps, type Run } from '@holdfast/orchestrator';
+import type { Json, OperationKey } from '@holdfast/protocol';
+import type { AgentDefinition, ToolContext, ToolDefinition } from '@holdfast/sdk';
+import { Cluster } from '../sim/cluster.js';
+import type { Asked, FaultPlan, SiteFault } from '../sim/faults.js';
+import type { SimProcess } from '../sim/process.js';
+import { BEGINNING } from '../sim/scheduler.js';
+import { milliseconds } from './duration.js';
+import type { StepFault } from './faults.js';
+
+/** What a scenario's tools may use instead of real time. */
+export interface Surroundings {
+  /** Virtual time, epoch milliseconds. */
+  now(): number;
+  /** Waits in virtual time. */
+  elapse(duration: number | string): Promise<void>;
+}
+
+/** An agent and its tools, with a fake of whatever the tools change. Made anew for every world. */
+export interface Setup {
+  readonly agents: readonly AgentDefinition[];
+  readonly tools: readonly ToolDefinition[];
+  /** What the tools have changed, as JSON: an interrupted world must end with the same as an uninterrupted one. */
+  readonly observe?: () => Json;
+}
+
+export interface WorldOptions {
+  readonly faults?: readonly StepFault[] | undefined;
+  /** How many workers share the work. Default 1; a crashed one is started again. */
+  readonly workers?: number | undefined;
+  readonly seed?: number | undefined;
+}
+
+/** One call of a tool's code. */
+export interface ToolCall {
+  readonly tool: string;
+  readonly run: string;
+  readonly step: string;
+  readonly attempt: number;
+  readonly operationKey: OperationKey;
+  readonly args: Json;
+}
+
+export type RunEnd =
+  | { readonly status: 'completed' | 'completed_partially'; readonly output: Json }
+  | { readonly status: 'failed'; readonly message: string }
+  /** Nobody knows whether these steps happened: the run waits for evidence, it does not guess. */
+  | { readonly status: 'blocked'; readonly unknown: readonly { readonly step: string; readonly tool: string }[] }
+  | { readonly status: 'quarantined'; readonly because: string }
+  | { readonly status: 'open' };
+
+export interface StartedRun {
+  readonly id: string;
+  /** How it stands now. */
+  end(): RunEnd;
+}
+
+/** What a world came to, for comparison. */
+export interface Account {
+  readonly runs: Readonly<Record<string, RunEnd>>;
+  readonly observed: Json;
+}
+
+/** A boundary that was passed: where `crashEverywhere` kills. */
+export interface Passage extends Asked {
+  readonly tools: readonly string[];
+}
+
+type Action = (world: TestWorld) => Promise<void>;
+
+const QUIET_MS = 15_000;
+const PARTITIONS = 2;
+/** How often the real event loop is let turn while a tool's code waits for something that is not virtual. */
+const REAL_TURNS_MAX = 20_000;
+
+/**
+ * One's own agents and tools on real Holdfast services, worker and SDK, in one process: no Kafka,
+ * no PostgreSQL, virtual time, and faults where one wants them. The same seed gives the same.
+ */
+export class TestWorld {
+  readonly calls: ToolCall[] = [];
+  /** Boundaries passed by asks about tools, in order. */
+  readonly passages: Passage[] = [];
+  readonly #cluster: Cluster;
+  readonly #setup: Setup;
+  readonly #actions: Action[] = [];
+  readonly #runs: string[] = [];
+  readonly #faults: { readonly fault: StepFault; left: number }[];
+  #busy = 0;
+  #asleep = 0;
+
+  constructor(
+    private readonly scenario: (surroundings: Surroundings) => Setup,
+    private readonly options: WorldOptions = {},
+    private readonly kill: Asked & { readonly fault: SiteFault } | null = null,
+  ) {
+    this.#faults = (options.faults ?? []).map((fault) => ({ fault, left: fault.nth }));
+    this.#setup = scenario({ now: () => Math.floor(this.#cluster.core.scheduler.now), elapse: (duration) => this.#elapse(milliseconds(duration)) });
+    const plan: FaultPlan = { timed: [], at: (asked, _, texts) => this.#faultAt(asked, texts) };
+    this.#cluster = new Cluster({
+      seed: `kit-${options.seed ?? 1}`,
+      plan,
+      instances: { orchestrator: 1, ledger: 1, worker: options.workers ?? 1 },
+      partitions: PARTITIONS,
+      trace: true,
+      agents: () => this.#setup.agents,
+      tools: (process) => this.#setup.tools.map((tool) => this.#wrapped(process, tool)),
+      onGrant: () => undefined,
+      onAlarm: (process, what) => this.#cluster.core.violated('alarm', `${process.name}: ${what}`),
+    });
+    this.#cluster.start();
+  }
+
+  /** Asks for a run of an agent. */
+  async start(agent: { readonly name: string; readonly version: string }, input: Json, id = `run-${this.#runs.length + 1}`): Promise<StartedRun> {
+    await this.#act(async (world) => {
+      world.#runs.push(id);
+      world.#cluster.ask({ id, agent: { name: agent.name, version: agent.version }, input, askedTwice: false });
+      await world.#pass(50);
+    });
+    return { id, end: () => this.#endOf(id) };
+  }
+
+  /** Lets virtual time pass: `'2 days'`, `'90 min'`, or milliseconds. */
+  advance(duration: number | string): Promise<void> {
+    return this.#act((world) => world.#pass(milliseconds(duration)));
+  }
+
+  /** Lets time pass until nothing moves any more. Throws with the last lines of the story when it never rests. */
+  settle(): Promise<void> {
+    return this.#act((world) => world.#settle());
+  }
+
+  /** Calls of a tool's code so far. */
+  callsOf(tool: string): ToolCall[] {
+    return this.calls.filter((call) => call.tool === tool);
+  }
+
+  /** Faults that were asked for and have not come: a test that relies on one checks that this is empty. */
+  pending(): string[] {
+    return this.#faults.filter(({ left }) => left > 0).map(({ fault }) => fault.name);
+  }
+
+  /** What happened, line by line. */
+  story(): string[] {
+    return this.#cluster.core.story.map(({ ms, who, what }) => `${ms.toFixed(1)} ${who} ${what}`);
+  }
+
+  account(): Account {
+    return { runs: Object.fromEntries(this.#runs.map((id) => [id, this.#endOf(id)])), observed: this.#setup.observe?.() ?? null };
+  }
+
+  /** A world with the same scenario and the same actions; without faults, or with one crash. */
+  async again(kill: Asked & { readonly fault: SiteFault } | null = null): Promise<TestWorld> {
+    const other = new TestWorld(this.scenario, { ...this.options, faults: [] }, kill);
+    for (const action of this.#actions) await other.#act(action);
+    return other;
+  }
+
+  /** How this world's account differs from an uninterrupted one's; null when it doesn't. */
+  async difference(): Promise<string | null> {
+    await this.settle();
+    const reference = await this.again();
+    return differenceOf(reference.account(), this.account());
+  }
+
+  async #act(action: Action): Promise<void> {
+    this.#actions.push(action);
+    await action(this);
+  }
+
+  async #pass(ms: number): Promise<void> {
+    const { scheduler } = this.#cluster.core;
+    const until = scheduler.now + ms;
+    const canLeap = (): boolean => this.#busy === this.#asleep && scheduler.now - this.#cluster.log.lastAppendAt > QUIET_MS && until - scheduler.now > QUIET_MS;
+    while (scheduler.now < until) {
+      if (canLeap() && this.#cluster.leap(until)) continue;
+      // A few seconds at a time: then it may have come to rest.
+      await this.#run(() => false, Math.min(until, scheduler.now + 2000));
+    }
+  }
+
+  async #settle(): Promise<void> {
+    const { core, log, over } = this.#cluster;
+    const rest = (): boolean => {
+      const silentMs = core.scheduler.now - log.lastAppendAt;
+      return this.#busy === 0 && silentMs > 1000 && (silentMs > QUIET_MS || (this.#cluster.isDrained() && this.#runs.every((id) => over.has(id))));
+    };
+    const limit = core.scheduler.now + 86_400_000;
+    await this.#run(rest, limit);
+    if (core.scheduler.now >= limit) throw new Error(`the world came to no rest within a virtual day; its last lines:\n${this.story().slice(-30).join('\n')}`);
+  }
+
+  /** Virtual time stands still while a tool's code waits for something real. */
+  async #run(over: () => boolean, until: number): Promise<void> {
+    const { scheduler } = this.#cluster.core;
+    for (let turns = 0; ; ) {
+      const waitsForReal = (): boolean => this.#busy > this.#asleep;
+      const end = await scheduler.run(() => over() || (waitsForReal() && scheduler.nextAt() > scheduler.now), until);
+      if (end !== 'over' || over()) return;
+      turns += 1;
+      if (turns > REAL_TURNS_MAX) throw new Error('a tool’s code waits for something that never comes; let it wait in virtual time, with the elapse that the scenario is given');
+      await new Promise<void>((resolve) => setImmediate(resolve));
+    }
+  }
+
+  #elapse(ms: number): Promise<void> {
+    const { scheduler } = this.#cluster.core;
+    this.#asleep += 1;
+    return new Promise((resolve) => {
+      scheduler.at(scheduler.now + ms, null, () => {
+        this.#asleep -= 1;
+        resolve();
+      });
+    });
+  }
+
+  #wrapped(process: SimProcess, tool: ToolDefinition): ToolDefinition {
+    const granted = tool.effect === 'irreversible' || tool.keyScope === 'target';
+    return { ...tool, execute: (args, context) => this.#call(process, tool, granted, args, context) };
+  }
+
+  async #call(process: SimProcess, tool: ToolDefinition, granted: boolean, args: unknown, context: ToolContext): Promise<unknown> {
+    const fault = process.fault(granted ? 'fire.granted' : 'fire.local', () => [`"name":"${tool.name}"`]);
+    if (fault === 'crash_before') process.crash(`before ${tool.name} is called`);
+    if (!process.alive) return new Promise(() => undefined);
+    const { run, step, attempt, operationKey } = context;
+    this.calls.push({ tool: tool.name, run, step, attempt, operationKey, args: args as Json });
+    this.#cluster.core.trace(process.name, `calls ${tool.name} for ${run} step ${step}, attempt ${attempt}`);
+    this.#busy += 1;
+    try {
+      return await tool.execute(args, context);
+    } finally {
+      this.#busy -= 1;
+      if (fault === 'crash_after') process.crash(`after ${tool.name} returned`);
+    }
+  }
+
+  #faultAt(asked: Asked, texts: (() => Iterable<string>) | undefined): SiteFault | null {
+    if (texts === undefined) return null;
+    const { effects } = this.#cluster.core;
+    const words = [...texts()];
+    this.passages.push({ ...asked, tools: this.#setup.tools.map(({ name }) => name).filter((name) => effects.areAbout(words, name)) });
+    const { kill } = this;
+    if (kill !== null && kill.process === asked.process && kill.site === asked.site && kill.nth === asked.nth) return kill.fault;
+    for (const planned of this.#faults) {
+      const { fault } = planned;
+      if (planned.left === 0 || !fault.kinds.has(asked.kind) || !fault.sites.includes(asked.site) || !effects.areAbout(words, fault.tool)) continue;
+      planned.left -= 1;
+      if (planned.left === 0) return fault.kind;
+    }
+    return null;
+  }
+
+  #endOf(id: string): RunEnd {
+    const run: Run = this.#cluster.run(id);
+    switch (run.status) {
+      case 'ended': {
+        const { ending } = run;
+        if (ending.status === 'failed') return { status: 'failed', message: ending.failure.message };
+        return { status: ending.status, output: 'value' in ending.output ? ending.output.value : null };
+      }
+      case 'quarantined':
+        return { status: 'quarantined', because: run.because };
+      case 'open': {
+        const unknown = unknownSteps(run).map(({ call }) => ({ step: call.step, tool: call.tool.name }));
+        return unknown.length > 0 ? { status: 'blocked', unknown } : { status: 'open' };
+      }
+      default:
+        return { status: 'open' };
+    }
+  }
+
+  /** The scenario's agent, where there is one. Throws when there are more. */
+  onlyAgent(): AgentDefinition {
+    const [only, ...others] = this.#setup.agents;
+    if (only === undefined || others.length > 0) throw new TypeError(`the scenario has ${this.#setup.agents.length} agents; it takes exactly one here`);
+    return only;
+  }
+
+  /** Milliseconds of virtual time since the beginning. */
+  get elapsedMs(): number {
+    return this.#cluster.core.scheduler.now - BEGINNING;
+  }
+}
+
+/** In words, what an interrupted world has otherwise; null when nothing. */
+export function differenceOf(uninterrupted: Account, interrupted: Account): string | null {
+  const lines = Object.entries(uninterrupted.runs).flatMap(([id, wanted]) => {
+    const got = interrupted.runs[id];
+    return same(wanted, got) ? [] : [`${id} is ${JSON.stringify(got)}, uninterrupted it is ${JSON.stringify(wanted)}`];
+  });
+  if (!same(uninterrupted.observed, interrupted.observed)) lines.push(`the tools have left ${JSON.stringify(interrupted.observed)}, uninterrupted they leave ${JSON.stringify(uninterrupted.observed)}`);
+  return lines.length === 0 ? null : lines.join('\n');
+}
+
+const same = (a: unknown, b: unknown): boolean => JSON.stringify(a) === JSON.stringify(b);

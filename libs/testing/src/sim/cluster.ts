@@ -1,0 +1,204 @@
+import { absent, evolve, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { encodeHeaders, RunId, StartRun, topics, type EffectClass, type Json, type Named } from '@holdfast/protocol';
+import { Chance } from './chance.js';
+import { Coordinator } from './coordinator.js';
+import { Core } from './core.js';
+import { timedCellOf, type FaultPlan, type ProcessKind } from './faults.js';
+import { SimLog } from './log.js';
+import { SimProcess } from './process.js';
+import { start, type Running, type Surroundings } from './processes.js';
+import { BEGINNING, type Scheduler } from './scheduler.js';
+import { SimDatabase } from './store.js';
+
+export interface ClusterOptions extends Pick<Surroundings, 'agents' | 'tools' | 'onGrant' | 'onAlarm'> {
+  readonly seed: string;
+  readonly plan: FaultPlan;
+  readonly instances: Readonly<Record<'orchestrator' | 'ledger' | 'worker', number>>;
+  readonly partitions: number;
+  readonly trace: boolean;
+  readonly sessionMs?: number;
+  readonly irreversibleConcurrency?: number;
+  readonly staggerMs?: number;
+  readonly scheduler?: Scheduler;
+}
+
+export interface RunRequest {
+  readonly id: string;
+  readonly agent: Named;
+  readonly input: Json;
+  readonly askedTwice: boolean;
+}
+
+interface Slot {
+  readonly name: string;
+  readonly kind: Exclude<ProcessKind, 'client'>;
+  count: number;
+  running: Running | null;
+}
+
+const SESSION_MS = 3000;
+/** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
+const LEAP_LEAST_MS = 6000;
+const LEAP_SHORT_OF_MS = 1500;
+
+/** Broker, databases, services and workers of one simulated world: started, killed, and started again. */
+export class Cluster {
+  readonly core: Core;
+  readonly log: SimLog;
+  readonly databases: Readonly<Record<'orchestrator' | 'ledger', SimDatabase>>;
+  readonly slots: readonly Slot[];
+  /** Runs whose start Kafka has acknowledged. */
+  readonly acknowledged = new Set<string>();
+  /** Runs that have an end, or are in quarantine. */
+  readonly over = new Set<string>();
+  readonly #options: ClusterOptions;
+  readonly #around: Surroundings;
+  readonly #coordinators = new Map<string, Coordinator>();
+  readonly #publishedRows = new Set<string>();
+  #committedRows = 0;
+
+  constructor(options: ClusterOptions) {
+    const { seed, plan, partitions, instances, trace } = options;
+    this.#options = options;
+    this.core = new Core(seed, plan, trace, options.scheduler);
+    this.log = new SimLog(this.core, partitions);
+    this.databases = { orchestrator: new SimDatabase(this.core, 'orchestrator'), ledger: new SimDatabase(this.core, 'ledger') };
+    for (const database of Object.values(this.databases)) database.onCommit = (rows) => void (this.#committedRows += rows.length);
+    this.log.watch(({ topic, headers, key, value }) => {
+      const { ce_seq: seq, ce_type: type } = headers;
+      if (seq !== undefined) this.#publishedRows.add(`${String(headers['ce_source'])}/${String(headers['ce_lane'])}/${String(seq)}`);
+      if (topic !== topics.runEvents || key === null) return;
+      if (type === 'RunFinished' || type === 'RunQuarantined') this.over.add(key);
+      if (type === 'EffectRequested' || type === 'GroupRequested') {
+        const data = JSON.parse(value ?? '') as { call?: Requested; calls?: Requested[] };
+        for (const { key: operation, effect, tool } of data.calls ?? (data.call === undefined ? [] : [data.call])) this.core.effects.learn(operation, effect, tool.name);
+      }
+    });
+    this.slots = (['orchestrator', 'ledger', 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
+    this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), irreversibleConcurrency: 4, ...options };
+    this.core.onDied = (process) => this.#died(process);
+  }
+
+  coordinator(groupId: string): Coordinator {
+    let known = this.#coordinators.get(groupId);
+    const sessionMs = this.#options.sessionMs ?? SESSION_MS;
+    if (known === undefined) this.#coordinators.set(groupId, (known = new Coordinator(this.core, groupId, this.#options.partitions, sessionMs, sessionMs + 1000)));
+    return known;
+  }
+
+  /** Leaps over time in which nothing but heartbeats would happen; false when there is nothing to leap over. */
+  leap(until: number): boolean {
+    const { scheduler } = this.core;
+    const due = Object.values(this.databases).flatMap(({ agenda }) => [...agenda.values()].flatMap(({ open, dueAt }) => (open && dueAt !== null && dueAt > scheduler.now ? [dueAt] : [])));
+    const to = Math.min(until, scheduler.nextBeyond(LEAP_LEAST_MS), ...due) - LEAP_SHORT_OF_MS;
+    if (scheduler.now - this.log.lastAppendAt < LEAP_LEAST_MS || to - scheduler.now < LEAP_LEAST_MS) return false;
+    const byMs = to - scheduler.now;
+    scheduler.leap(to, LEAP_LEAST_MS);
+    for (const coordinator of this.#coordinators.values()) coordinator.leapt(byMs);
+    return true;
+  }
+
+  /** Starts every process, and lets the planned faults come when their time is there. */
+  start(): void {
+    const { scheduler, plan } = this.core;
+    const chance = new Chance(`${this.core.seed}/start`);
+    for (const slot of this.slots) {
+      const afterMs = slot.kind === 'worker' && slot.name !== 'worker-1' ? chance.between(0, this.#options.staggerMs ?? 0) : 0;
+      scheduler.at(BEGINNING + 1 + afterMs, null, () => this.#start(slot));
+    }
+    for (const fault of plan.timed) scheduler.at(BEGINNING + fault.ms, null, () => this.#happen(fault));
+  }
+
+  /** Nothing that happens from now on starts a process again. */
+  end(): void {
+    this.core.onDied = () => undefined;
+  }
+
+  /** Asks for a run, again and again until Kafka acknowledges it. */
+  ask({ id, agent, input, askedTwice }: RunRequest): void {
+    const client = new SimProcess(this.core, 'client', `client-${id}`);
+    const writer = this.log.writer(client);
+    const { type, data } = StartRun({ agent, input });
+    const publish = (nth: number): void => {
+      const headers = encodeHeaders({ id: `${client.name}/${nth}`, type, source: client.name, subject: RunId.parse(id), time: client.clock.now(), tenant: 'default' });
+      writer.publish([{ topic: topics.agentIntents, key: id, headers, value: JSON.stringify(data) }]).then(
+        () => {
+          this.acknowledged.add(id);
+          if (askedTwice && nth === 1) publish(2);
+        },
+        () => void client.clock.after(200, () => publish(nth + 1)),
+      );
+    };
+    publish(1);
+  }
+
+  /** A run, folded from its journal. */
+  run(id: string): Run {
+    return this.databases.orchestrator.stream(topics.runEvents, id).reduce<Run>((state, { type, data }) => evolve(state, { type, data: JSON.parse(data) as unknown } as RunEvent), absent);
+  }
+
+  isBlocked(id: string): boolean {
+    const run = this.run(id);
+    return run.status === 'open' && unknownSteps(run).length > 0;
+  }
+
+  /** Everything committed is published, and everything published is read. */
+  isDrained(): boolean {
+    return (
+      this.#publishedRows.size === this.#committedRows &&
+      Object.values(this.databases).every(({ progress }) => [...progress.values()].every(({ lane, offsets }) => Object.entries(offsets).every(([topic, next]) => next >= this.log.lane(topic, lane).length)))
+    );
+  }
+
+  /** Starts one process that is not running. */
+  startOne(name: string): void {
+    const slot = this.slots.find((each) => each.name === name);
+    if (slot !== undefined) this.#start(slot);
+  }
+
+  #start(slot: Slot): void {
+    slot.count += 1;
+    slot.running = start(this.#around, slot.kind, `${slot.name}#${slot.count}`);
+  }
+
+  #died(process: SimProcess): void {
+    const slot = this.slots.find(({ running }) => running?.process === process);
+    if (slot === undefined) return;
+    const { scheduler } = this.core;
+    scheduler.at(scheduler.now + process.chance.between(100, 5000), null, () => this.#start(slot));
+  }
+
+  #happen(fault: FaultPlan['timed'][number]): void {
+    const { core } = this;
+    const { scheduler } = core;
+    const slot = this.slots.find(({ name }) => name === fault.target);
+    const process = slot?.running?.process;
+    core.faults.push(fault);
+    core.cells.add(timedCellOf(fault.kind, slot?.kind ?? fault.target));
+    core.trace('fault', `${fault.kind} of ${fault.target} for ${fault.forMs} ms`);
+    switch (fault.kind) {
+      case 'store_outage':
+        return core.takeOut(`store.${fault.target}`, fault.forMs);
+      case 'broker_outage':
+        return core.takeOut('broker', fault.forMs);
+      case 'freeze':
+        if (process !== undefined) process.frozenUntil = scheduler.now + fault.forMs;
+        return;
+      case 'cut_off':
+        if (process !== undefined) process.cutOffUntil = scheduler.now + fault.forMs;
+        return;
+      case 'clock_jump':
+        if (process !== undefined) process.skewMs += fault.forMs;
+        return;
+      case 'restart':
+        if (slot !== undefined && process?.alive === true) void slot.running?.stop().then(() => process.crash('it was stopped'));
+        return;
+    }
+  }
+}
+
+interface Requested {
+  readonly key: string;
+  readonly effect: EffectClass;
+  readonly tool: { readonly name: string };
+}

@@ -1,0 +1,306 @@
+import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
+import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
+import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
+import type { Exemption } from './exempt.js';
+import { exemptFrom } from './exempt.js';
+import { expected } from './oracle.js';
+import type { Simulation } from './simulation.js';
+import type { Firing } from './world.js';
+
+/** What the judge looks up while a world runs. */
+export class Judge {
+  /** Attempts that the ledger has granted, with the time after which they must not fire. */
+  readonly #dispatched = new Map<string, number>();
+  /** Ends of `tool.results` when the ledger's lane was last taken. */
+  readonly #backlog = new Map<number, number>();
+  readonly #refired = new Set<string>();
+  /** Calls that stand in their run's stream, with the fence under which they were asked for. */
+  readonly #accepted = new Set<string>();
+  readonly #recorded = new Map<string, string[]>();
+  /** What stood recorded in a run's stream when it was granted, by run and fence. */
+  readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
+  readonly #reworded = new Set<string>();
+  readonly #intended = new Set<string>();
+  readonly exempt: Exemption[] = [];
+
+  constructor(private readonly sim: Simulation) {
+    const { world } = sim;
+    const { databases, log } = sim.cluster;
+    const { onCommit: noteRun } = databases.orchestrator;
+    databases.orchestrator.onCommit = (rows) => {
+      noteRun(rows);
+      for (const row of rows) this.#runRow(row);
+    };
+    const { onCommit: noteEffect } = databases.ledger;
+    databases.ledger.onCommit = (rows) => {
+      noteEffect(rows);
+      for (const row of rows) this.#effectRow(row);
+    };
+    databases.ledger.onTake = (lanes) => {
+      for (const lane of lanes) this.#backlog.set(lane, log.lane(topics.toolResults, lane).length);
+    };
+    log.watch((record) => this.#intent(record));
+    sim.onWork = (fence, run, what) => this.#work(fence, run, what);
+    world.onFiring = (firing) => this.#firing(firing);
+  }
+
+  #runRow({ type, data, stream }: JournalRow): void {
+    if (type === 'RunResumed') {
+      const { refired } = JSON.parse(data) as { refired: { step: string; attempt: number }[] };
+      for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
+      const { lease } = JSON.parse(data) as { lease: { fence: number } };
+      this.#recordedBefore.set(`${stream}/${lease.fence}`, new Set(this.#recorded.get(stream)));
+    }
+    if (type === 'EffectRequested' || type === 'GroupRequested') {
+      const { call, calls = [], fence = 0 } = JSON.parse(data) as { call?: { step: string }; calls?: { step: string }[]; fence?: number };
+      for (const { step } of call === undefined ? calls : [call]) this.#accepted.add(`${stream}/${step}/${fence}`);
+    }
+    if (type === 'StepRecorded') {
+      const { name } = JSON.parse(data) as { name: string };
+      this.#recorded.set(stream, [...(this.#recorded.get(stream) ?? []), name]);
+    }
+  }
+
+  #effectRow(row: JournalRow): void {
+    if (row.type === 'EffectDispatched') this.#dispatch(row);
+    if (row.type !== 'EffectRetryScheduled' && row.type !== 'EffectOutcomeUnknown') return;
+    const { step, attempt, message = '', because = '' } = JSON.parse(row.data) as { step: string; attempt: number; message?: string; because?: string };
+    if (!`${message}${because}`.includes('reported no end by its deadline')) return;
+    const told = this.sim.cluster.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
+    if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, attempt))) this.#violated('I5', `${row.stream}/${step} attempt ${attempt} was given up though its end stood on the log when the lane was taken`);
+  }
+
+  #dispatch({ stream, data }: JournalRow): void {
+    const { step, attempt, because, notAfter } = JSON.parse(data) as { step: string; attempt: number; because: string; notAfter: number };
+    if (because === '') this.#violated('I12', `${stream}/${step} attempt ${attempt} was dispatched without a reason`);
+    this.#dispatched.set(`${stream}/${step}/${attempt}`, notAfter);
+  }
+
+  #intent({ topic, key, headers, value }: LogRecord): void {
+    if (topic !== topics.agentIntents) return;
+    const { ce_type: type } = headers;
+    if (type !== 'CallTool' && type !== 'CallGroup') return;
+    const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
+    // What holds chance may be worded anew by whoever has not heard that it was recorded.
+    if (/"from":"[^"]/.test(value ?? '')) this.#reworded.add(`${key ?? ''}/${step}`);
+    for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
+  }
+
+  #violated(invariant: string, what: string): void {
+    this.sim.cluster.core.violated(invariant, what);
+  }
+
+  /** Asked at each call, before the world answers it. */
+  #firing(firing: Firing): void {
+    const { run, step, attempt, key, tool, effect } = firing;
+    const place = `${tool} at ${run}/${step} attempt ${attempt}`;
+    const notAfter = this.#dispatched.get(`${run}/${step}/${attempt}`);
+    const granted = notAfter !== undefined;
+    if (!granted && (effect === 'irreversible' || !this.#intended.has(`${run}/${step}`))) this.#violated('I2', `${place} fired before its intent was durable`);
+    if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
+    const local = (other: Firing): boolean => !this.#dispatched.has(`${other.run}/${other.step}/${other.attempt}`);
+    const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
+    if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    // What was refused after it had fired is asked anew, from its first attempt on.
+    const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
+    if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
+    const { core, log } = this.sim.cluster;
+    const workers = this.sim.cluster.coordinator('holdfast.workers.default');
+    // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
+    const clockJumped = core.faults.some((fault) => fault.at === 'time' && fault.kind === 'clock_jump');
+    if (!granted && !clockJumped && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
+    if (effect !== 'irreversible') return;
+    if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
+    const same = before.find((other) => other.attempt === attempt && other.run === run);
+    if (same !== undefined) this.#violated('I3', `${place} fired twice, on ${same.process} and on ${firing.process}`);
+    const unproved = before.find(({ applied, ended }) => applied || !ended);
+    if (unproved !== undefined) this.#violated('I3', `${place} fired though attempt ${unproved.attempt} ${unproved.applied ? 'took effect' : 'may yet take effect'}`);
+  }
+
+  /** Recorded work is done: not where its result stood in the stream when the run was granted. */
+  #work(fence: number, run: string, what: string): void {
+    if (this.#recordedBefore.get(`${run}/${fence}`)?.has(what) === true) this.#violated('I7', `${what} of ${run} was done again by a worker that had its result`);
+  }
+
+  /** The invariants, once the world has come to rest. */
+  judge(): void {
+    const { sim } = this;
+    if (sim.ended === 'late') this.#violated('rest', 'the world came to no rest within its time');
+    this.#streams('orchestrator', topics.runEvents);
+    this.#streams('ledger', topics.effectEvents);
+    this.#allRead();
+    for (const record of sim.cluster.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
+    this.#hosts();
+    for (const run of sim.options.runs) this.#run(run.id);
+  }
+
+  /** I8, I13: what the topic holds is what the journal holds, chained, and folds to what is in memory. */
+  #streams(service: 'orchestrator' | 'ledger', topic: string): void {
+    const { databases, log, slots } = this.sim.cluster;
+    const onTopic = new Map<string, LogRecord[]>();
+    const last = new Map<string, number>();
+    for (const record of log.topic(topic)) {
+      const source = `${String(record.headers['ce_source'])}|${record.lane}`;
+      const seq = Number(record.headers['ce_seq']);
+      if (seq <= (last.get(source) ?? 0)) continue; // A row published again.
+      last.set(source, seq);
+      const stream = record.key ?? '';
+      const records = onTopic.get(stream);
+      if (records === undefined) onTopic.set(stream, [record]);
+      else records.push(record);
+    }
+    for (const [key, rows] of databases[service].streams()) {
+      const stream = key.slice(topic.length + 1);
+      const records = onTopic.get(stream) ?? [];
+      if (records.length !== rows.length) this.#violated('I8', `${stream}: the topic ${topic} holds ${records.length} events, the journal ${rows.length}`);
+      let hash = '';
+      for (const [index, row] of rows.entries()) {
+        const record = records[index];
+        hash = chainHash(hash, { ...row, version: index + 1 });
+        if (record !== undefined && (record.value !== row.data || record.headers['ce_type'] !== row.type)) this.#violated('I8', `${stream} version ${index + 1}: topic and journal differ`);
+        if (hash !== row.hash || (record !== undefined && record.headers['ce_hash'] !== hash)) this.#violated('I13', `${stream} version ${index + 1} doesn't chain`);
+      }
+      const folded = service === 'orchestrator' ? foldRun(rows) : foldEffects(rows);
+      for (const { kind, running } of slots) {
+        const held = kind === service && running?.process.alive === true ? running.peek(stream) : undefined;
+        // A former holder's memory may be behind; it can't write.
+        if (held === undefined || held.version !== rows.length) continue;
+        if (text(held.state) !== text(folded)) this.#violated('I8', `${stream}: the state in memory of ${running?.process.name ?? ''} is not the fold of its events`);
+      }
+    }
+  }
+
+  /** I1: everything durable was read and decided. */
+  #allRead(): void {
+    const { databases, log } = this.sim.cluster;
+    const { options } = this.sim;
+    const reads = { orchestrator: [topics.agentIntents, topics.effectEvents], ledger: [topics.runEvents, topics.toolResults] } as const;
+    for (const service of ['orchestrator', 'ledger'] as const) {
+      for (let lane = 0; lane < options.partitions; lane += 1) {
+        for (const topic of reads[service]) {
+          const end = log.lane(topic, lane).length;
+          const read = databases[service].progress.get(lane)?.offsets[topic] ?? 0;
+          if (read !== end) this.#violated('I1', `${service} has read ${topic}/${lane} up to ${read}, it ends at ${end}`);
+        }
+      }
+    }
+  }
+
+  /** Every irreversible task was taken, and what a living host saw end, it has reported. */
+  #hosts(): void {
+    const { log, slots, coordinator } = { ...this.sim.cluster, coordinator: this.sim.cluster.coordinator('holdfast.workers.default') };
+    const topic = toolTasks(DEFAULT_POOL as Pool);
+    const seen = new Set<string>();
+    for (const { value, lane, offset, key } of log.topic(topic)) {
+      const task = JSON.parse(value ?? '') as { effect: string; key: string; attempt: number; step: string };
+      const attempt = `${task.key}/${task.attempt}`;
+      if (task.effect !== 'irreversible' || seen.has(attempt)) continue;
+      seen.add(attempt);
+      if ((coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0) <= offset) this.#violated('6.1', `the task of ${key ?? ''}/${task.step} attempt ${task.attempt} was never taken`);
+    }
+    const alive = new Set(slots.flatMap(({ running }) => (running?.process.alive === true ? [running.process.name] : [])));
+    for (const { effect, ended, process, run, step, attempt } of this.sim.world.firings) {
+      if (effect !== 'irreversible' || !ended || !alive.has(process)) continue;
+      const told = log.lane(topics.toolResults, log.laneOf(run)).some((record) => record.key === run && reports(record.value, step, attempt));
+      if (!told) this.#violated('I5', `${process} saw the end of ${run}/${step} attempt ${attempt} and never reported it`);
+    }
+  }
+
+  #run(id: string): void {
+    const { databases, acknowledged } = this.sim.cluster;
+    const { options } = this.sim;
+    const rows = databases.orchestrator.stream(topics.runEvents, id);
+    const effects = foldEffects(databases.ledger.stream(topics.effectEvents, id));
+    if (rows.length === 0) {
+      if (acknowledged.has(id)) this.#violated('I1', `${id} was acknowledged and is nowhere`);
+      return;
+    }
+    const run = this.#foldAndWatch(id, rows);
+    if (run.status === 'absent' || run.status === 'lane') return;
+    this.#decidedOnce(id, rows);
+    this.#effectsOf(id, effects, run);
+    const plan = options.runs.find((one) => one.id === id);
+    if (plan === undefined) return;
+    const wanted = expected(options.seed, id, plan.program);
+    const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
+    if (wanted.output !== null && got !== null) {
+      if (wanted.output.length !== got.length || !wanted.output.every((either, index) => either.split('|').includes(got[index] ?? ''))) this.#violated('equality', `${id} returned ${JSON.stringify(got)}, uninterrupted it returns ${JSON.stringify(wanted.output)}`);
+      const applied = new Set(this.sim.world.firings.filter((firing) => firing.applied && firing.effect === 'irreversible').map(({ key }) => key));
+      for (const key of wanted.applied) if (!applied.has(key)) this.#violated('equality', `${id} completed, and its effect ${key.slice(0, 8)} never happened`);
+      return;
+    }
+    const unknown = unknownSteps(run);
+    if (wanted.output === null && run.status === 'open' && unknown.length > 0) return;
+    const exemption = exemptFrom(this.sim, id, run, effects);
+    if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
+    else this.exempt.push(exemption);
+  }
+
+  /** Folds a run's events, and looks at each step of the way for what must never be. */
+  #foldAndWatch(id: string, rows: readonly JournalRow[]): Run {
+    let run: Run = absent;
+    for (const row of rows) {
+      const event = { type: row.type, data: JSON.parse(row.data) as unknown } as RunEvent;
+      if ('steps' in run && CLAIMS.has(row.type)) {
+        const { fence } = event.data as { fence?: number };
+        if (fence !== run.lease?.fence) this.#violated('I6', `${row.type} of ${id} carries fence ${fence ?? 'none'}, the run's is ${run.lease?.fence ?? 'none'}`);
+        if (run.status !== 'open') this.#violated('I1', `${row.type} of ${id} came after its end`);
+      }
+      run = evolveRun(run, event);
+      if (event.type === 'RunFinished' && event.data.ending.status === 'completed' && 'steps' in run && unknownSteps(run).length > 0) this.#violated('I5', `${id} completed over an unknown outcome`);
+      if (event.type === 'RunQuarantined') this.#violated('quarantine', `${id}: ${event.data.message}`);
+    }
+    return run;
+  }
+
+  /** I1: one decision for each step. */
+  #decidedOnce(id: string, rows: readonly JournalRow[]): void {
+    const decided = new Map<string, number>();
+    const refused = new Set<string>();
+    for (const { type, data } of rows) {
+      const parsed = JSON.parse(data) as { step?: string; reason?: string; call?: { step: string }; calls?: { step: string }[] };
+      if (type === 'IntentRejected' && parsed.step !== undefined) {
+        refused.add(parsed.step);
+        // What no replay says again may be refused beside what is recorded; all else is a duplicate, whatever its fence.
+        if (parsed.reason === 'stale_fence' && decided.has(parsed.step) && !this.#reworded.has(`${id}/${parsed.step}`)) this.#violated('I1', `the intent of ${id}/${parsed.step} was taken and then refused for its fence`);
+      }
+      const steps = type === 'EffectRequested' ? [parsed.call?.step] : type === 'GroupRequested' ? (parsed.calls ?? []).map(({ step }) => step) : type === 'StepRecorded' ? [parsed.step] : [];
+      for (const step of steps) if (step !== undefined) decided.set(step, (decided.get(step) ?? 0) + 1);
+    }
+    for (const [step, times] of decided) if (times > 1) this.#violated('I1', `${id}/${step} was decided ${times} times`);
+    for (const place of this.#intended) {
+      const [run, step = ''] = [place.slice(0, place.indexOf('/')), place.slice(place.indexOf('/') + 1)];
+      if (run === id && !decided.has(step) && !refused.has(step) && ![...refused].some((group) => step.startsWith(`${group}.`))) this.#violated('I1', `the intent of ${place} was neither taken nor refused`);
+    }
+  }
+
+  /** I3, I5: what the ledger says of a run's effects agrees with the run and with the world. */
+  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' }>): void {
+    const { world } = this.sim;
+    const { databases } = this.sim.cluster;
+    for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
+    for (const effect of effects.values()) {
+      const firings = world.byKey.get(effect.key) ?? [];
+      const step = run.steps.get(effect.step);
+      if (effect.status === 'unknown' && run.status === 'open' && step?.kind === 'call' && step.outcome?.status !== 'unknown') this.#violated('I5', `the ledger holds ${id}/${effect.step} unknown, the run does not`);
+      if (effect.status === 'succeeded' && effect.effect === 'irreversible' && !firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as succeeded and never happened`);
+      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
+    }
+  }
+}
+
+const reports = (value: string | null, step: string, attempt: number): boolean => {
+  const report = JSON.parse(value ?? '{}') as { step?: string; attempt?: number };
+  return report.step === step && report.attempt === attempt;
+};
+
+/** Events by which a worker moves a run: each needs the run's present fence. */
+const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'RunFinished']);
+
+const events = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
+const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce(evolveRun, absent);
+const foldEffects = (rows: readonly JournalRow[]): RunEffects => events<EffectEvent>(rows).reduce(evolveEffects, noEffects);
+
+/** A state as text: maps and sets in their order. */
+const text = (state: unknown): string => JSON.stringify(state, (_, value: unknown) => (value instanceof Map || value instanceof Set ? [...(value as Iterable<unknown>)] : value));

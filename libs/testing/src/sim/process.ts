@@ -1,0 +1,124 @@
+import type { Clock } from '@holdfast/runtime';
+import { Chance } from './chance.js';
+import type { ProcessKind, Site, SiteFault } from './faults.js';
+import type { Core } from './core.js';
+
+/** What a process hears where the network or a server failed it. Code: what PostgreSQL would say. */
+export class SimFailure extends Error {
+  override readonly name = 'SimFailure';
+  constructor(
+    message: string,
+    readonly code?: string,
+  ) {
+    super(message);
+  }
+}
+
+const never = <T>(): Promise<T> => new Promise<T>(() => undefined);
+const SLOW_MS = 1000;
+const TIMEOUT_MS = 400;
+const LATE_MS = 2500;
+
+export interface Ask<T> {
+  readonly site: Site;
+  /** Which server it goes to: one that is out answers nothing. */
+  readonly server: string;
+  /** The messages that it is about; asked only when a fault may meet it. */
+  readonly texts?: () => Iterable<string>;
+  /** Parts of the server that it reads or writes; absent: the server as a whole. */
+  readonly places?: readonly string[];
+  /** What it does at the server. */
+  readonly apply: () => T | Promise<T>;
+}
+
+/** A process of the simulation: a clock, chance, and asks that may fail. What it does once dead, nobody sees. */
+export class SimProcess {
+  alive = true;
+  frozenUntil = 0;
+  /** The group's coordinator can't be reached until then. */
+  cutOffUntil = 0;
+  skewMs = 0;
+  readonly chance: Chance;
+  readonly clock: Clock;
+  readonly #asks = new Map<Site, number>();
+  readonly #onDeath: (() => void)[] = [];
+
+  constructor(
+    readonly core: Core,
+    readonly kind: ProcessKind,
+    readonly name: string,
+  ) {
+    this.chance = new Chance(`${core.seed}/process/${name}`);
+    const { scheduler } = core;
+    this.clock = {
+      now: () => Math.floor(scheduler.now + this.skewMs),
+      after: (delayMs, callback) => scheduler.at(scheduler.now + Math.max(0, delayMs), this, callback, { timer: true }),
+      soon: (callback) => void scheduler.at(scheduler.now, this, callback, { soon: true }),
+    };
+  }
+
+  onDeath(tell: () => void): void {
+    this.#onDeath.push(tell);
+  }
+
+  crash(because: string): void {
+    if (!this.alive) return;
+    this.alive = false;
+    this.core.trace(this.name, `dies: ${because}`);
+    for (const tell of this.#onDeath) tell();
+    this.core.died(this);
+  }
+
+  /** Time of one way, milliseconds. */
+  latency(): number {
+    return this.chance.between(0.3, 3);
+  }
+
+  /** A fault at this ask, if one is planned. */
+  fault(site: Site, texts: (() => Iterable<string>) | undefined): SiteFault | null {
+    const nth = (this.#asks.get(site) ?? 0) + 1;
+    this.#asks.set(site, nth);
+    return this.core.faultAt({ process: this.name, kind: this.kind, site, nth }, texts);
+  }
+
+  /** Asks a server over the network. */
+  ask<T>({ site, server, places = [server], texts, apply }: Ask<T>): Promise<T> {
+    if (!this.alive) return never();
+    const fault = this.fault(site, texts);
+    if (fault === 'crash_before') {
+      this.crash(`before ${site}`);
+      return never();
+    }
+    const { scheduler } = this.core;
+    const go = fault === 'slow' ? SLOW_MS : this.latency();
+    const back = this.latency();
+    return new Promise<T>((resolve, reject) => {
+      const hear = (delayMs: number, what: () => void): void => void scheduler.at(scheduler.now + delayMs, this, what);
+      const fail = (delayMs: number, message: string): void => hear(delayMs, () => reject(new SimFailure(message)));
+      const arrive = (answer: (value: T) => void): void => {
+        try {
+          const value = apply();
+          if (value instanceof Promise) value.then(answer, (error: unknown) => hear(back, () => reject(error instanceof Error ? error : new Error(String(error)))));
+          else answer(value);
+        } catch (error) {
+          hear(back, () => reject(error instanceof Error ? error : new Error(String(error))));
+        }
+      };
+      if (fault === 'refused') return fail(go + back, `${site}: the connection was refused`);
+      if (fault === 'late') {
+        fail(TIMEOUT_MS, `${site}: no answer in time`);
+        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, LATE_MS), null, () => arrive(() => undefined), { in: places });
+        return;
+      }
+      scheduler.at(scheduler.now + go, null, () => {
+        if (this.core.isOut(server) || (this.cutOffUntil > scheduler.now && server === 'coordinator')) return fail(TIMEOUT_MS, `${server} can't be reached`);
+        if (fault === 'doubled') arrive(() => undefined);
+        arrive((value) => {
+          if (fault === 'crash_after') this.crash(`after ${site}`);
+          else if (fault === 'lost_ack') fail(TIMEOUT_MS, `${site}: the answer was lost`);
+          else hear(back, () => resolve(value));
+        });
+      }, { in: places });
+    });
+  }
+}

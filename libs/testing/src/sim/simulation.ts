@@ -1,0 +1,131 @@
+import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
+import { interpreter, randomProgram, stepsOf, TOOLS, tools, type Op } from './agents.js';
+import { Chance } from './chance.js';
+import { Cluster } from './cluster.js';
+import type { FaultPlan } from './faults.js';
+import type { SimProcess } from './process.js';
+import { BEGINNING } from './scheduler.js';
+import { FakeWorld } from './world.js';
+
+export interface RunPlan {
+  readonly id: string;
+  readonly program: readonly Op[];
+  /** When it is asked for, milliseconds from the beginning. */
+  readonly startMs: number;
+  readonly askedTwice: boolean;
+}
+
+export interface SimulationOptions {
+  readonly seed: string;
+  readonly runs: readonly RunPlan[];
+  readonly plan: FaultPlan;
+  readonly instances: Readonly<Record<'orchestrator' | 'ledger' | 'worker', number>>;
+  readonly partitions: number;
+  readonly trace: boolean;
+  /** How many irreversible effects one worker fires at once. */
+  readonly irreversibleConcurrency?: number;
+  /** Within how long the workers start, one after the other, milliseconds. */
+  readonly staggerMs?: number;
+}
+
+const LOOK_EVERY_MS = 250;
+/** How long nothing may be written before the world counts as come to rest, milliseconds: longer than any deadline or back-off here. */
+const QUIET_MS = 20_000;
+const SETTLED_MS = 1500;
+/** The same, where every run that is left is known to be blocked. */
+const BLOCKED_MS = 4000;
+const LIMIT_MS = 10 * 60_000;
+
+/** A random program for each run of a seed. */
+export function plannedRuns(seed: string, count: number): RunPlan[] {
+  const chance = new Chance(`${seed}/runs`);
+  const common = { shared: [`shared-${seed}-1`, `shared-${seed}-2`], contested: `contested-${seed}` };
+  return Array.from({ length: count }, (_, index) => {
+    const id = `run-${index + 1}`;
+    return { id, program: randomProgram(chance, id, common), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
+  });
+}
+
+/** One world of services, workers and runs, from its beginning until it comes to rest. */
+export class Simulation {
+  readonly cluster: Cluster;
+  readonly world: FakeWorld;
+  /** Told each time that recorded work is really done, with the fence of its grant. */
+  onWork: (fence: number, run: string, what: string) => void = () => undefined;
+  ended: 'settled' | 'quiet' | 'late' = 'late';
+  readonly #granted = new Map<string, number>();
+  readonly #programs: ReadonlyMap<string, readonly Op[]>;
+  #lookedAt = -1;
+  #words = 0;
+
+  constructor(readonly options: SimulationOptions) {
+    this.#programs = new Map(options.runs.map(({ id, program }) => [id, program]));
+    this.cluster = new Cluster({
+      ...options,
+      agents: (process) => [this.#agent(process)],
+      tools: (process) => this.#tools(process),
+      onGrant: (process, { run, fence }) => void this.#granted.set(`${process.name}/${run}`, fence),
+      onAlarm: (process, what) => this.cluster.core.violated('alarm', `${process.name}: ${what}`),
+    });
+    this.world = new FakeWorld(this.cluster.core);
+  }
+
+  async run(): Promise<void> {
+    const { cluster, options } = this;
+    const { scheduler } = cluster.core;
+    cluster.start();
+    for (const { id, startMs, askedTwice } of options.runs) scheduler.at(BEGINNING + startMs, null, () => cluster.ask({ id, agent: { name: 'interpreter', version: '1' }, input: null, askedTwice }));
+    let over = false;
+    const look = (): void => {
+      over = this.#atRest();
+      scheduler.at(scheduler.now + LOOK_EVERY_MS, null, look);
+    };
+    scheduler.at(BEGINNING + 500, null, look);
+    await scheduler.run(() => over, BEGINNING + LIMIT_MS);
+    cluster.end();
+  }
+
+  #atRest(): boolean {
+    const { cluster, world, options } = this;
+    const { lastAppendAt } = cluster.log;
+    const silentMs = cluster.core.scheduler.now - lastAppendAt;
+    const { runs } = options;
+    if (world.inFlight > 0) return false;
+    if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained()) {
+      this.ended = 'settled';
+      return true;
+    }
+    const quiet = silentMs > QUIET_MS || (silentMs > BLOCKED_MS && this.#lookedAt !== lastAppendAt && this.#restIsBlocked(lastAppendAt));
+    if (quiet) this.ended = 'quiet';
+    return quiet;
+  }
+
+  /** Every run that has no end is known to be blocked, and there is nothing left to read. */
+  #restIsBlocked(lastAppendAt: number): boolean {
+    const { cluster, options } = this;
+    if (!cluster.isDrained()) return false;
+    this.#lookedAt = lastAppendAt;
+    return options.runs.every(({ id }) => cluster.over.has(id) || cluster.isBlocked(id));
+  }
+
+  #tools(process: SimProcess): ToolDefinition[] {
+    return tools.map((tool) => {
+      const kind = TOOLS.find(({ name }) => name === tool.name);
+      if (kind === undefined) throw new Error(`no tool ${tool.name}`);
+      const granted = kind.effect === 'irreversible' || kind.keyScope === 'target';
+      return { ...tool, execute: (args, context) => this.world.call(process, { ...kind, granted }, args as { n: number }, context) };
+    });
+  }
+
+  #agent(process: SimProcess): AgentDefinition {
+    return interpreter(
+      (run) => this.#programs.get(run) ?? [],
+      (run) => {
+        const fence = this.#granted.get(`${process.name}/${run}`) ?? 0;
+        return { onWork: (what) => this.onWork(fence, run, what), newWords: () => `words ${(this.#words += 1)}` };
+      },
+    );
+  }
+}
+
+export const meanSteps = (runs: readonly RunPlan[]): number => runs.reduce((sum, { program }) => sum + stepsOf(program), 0) / runs.length;

@@ -1,0 +1,124 @@
+import { describe, expect, it, jest } from '@jest/globals';
+import { defineAgent, defineTool } from '@holdfast/sdk';
+import { z } from 'zod';
+import { crash, crashEverywhere, duplicate, lost, matchers, TestWorld, type Setup, type Surroundings } from '../src/index.js';
+
+expect.extend(matchers);
+jest.setTimeout(60_000);
+declare module 'expect' {
+  interface Matchers<R> {
+    toEqualUninterrupted(): Promise<R>;
+  }
+}
+
+/** An agent that reads, mails and pays, before fakes in memory. `careless`: the mail tool says that it may be repeated, and its target forgets the key. */
+const scenario = (careless: boolean) => ({ elapse }: Surroundings): Setup => {
+  const mails: string[] = [];
+  const seen = new Set<string>();
+  const payments: string[] = [];
+  const look = defineTool({ name: 'stock.look', version: '1', effect: 'pure', input: z.object({ order: z.string() }), output: z.object({ left: z.number() }), execute: () => ({ left: 3 }) });
+  const mail = defineTool({
+    name: 'mail.send',
+    version: '1',
+    effect: 'idempotent',
+    input: z.object({ to: z.string() }),
+    output: z.null(),
+    execute: ({ to }, { operationKey }) => {
+      if (!careless && seen.has(operationKey)) return null;
+      seen.add(operationKey);
+      mails.push(to);
+      return null;
+    },
+  });
+  const pay = defineTool({
+    name: 'payments.refund',
+    version: '1',
+    effect: 'irreversible',
+    owner: 'the desk',
+    input: z.object({ order: z.string() }),
+    output: z.object({ id: z.string() }),
+    execute: async ({ order }) => {
+      await elapse('2s');
+      payments.push(order);
+      return { id: `re-${order}` };
+    },
+  });
+  const agent = defineAgent({
+    name: 'desk',
+    version: '1',
+    input: z.object({ order: z.string() }),
+    output: z.string(),
+    run: async (run, { order }) => {
+      await run.call(look, { order });
+      await run.call(mail, { to: `customer of ${order}` });
+      const { id } = await run.call(pay, { order });
+      return id;
+    },
+  });
+  return { agents: [agent] as unknown as Setup['agents'], tools: [look, mail, pay] as unknown as Setup['tools'], observe: () => ({ mails, payments }) };
+};
+
+const desk = { name: 'desk', version: '1' };
+
+describe('a test world', () => {
+  it('runs an agent and its tools without Kafka and PostgreSQL, in virtual time', async () => {
+    const world = new TestWorld(scenario(false));
+    const run = await world.start(desk, { order: '7' });
+    expect(run.end()).toEqual({ status: 'open' });
+    await world.advance('2 days');
+    expect(run.end()).toEqual({ status: 'completed', output: 're-7' });
+    expect(world.elapsedMs).toBeGreaterThan(2 * 86_400_000);
+    expect(world.account().observed).toEqual({ mails: ['customer of 7'], payments: ['7'] });
+  });
+
+  it('takes a crash at a step by name, and the run goes on as if nothing had been', async () => {
+    for (const fault of [crash.beforeFiring('mail.send'), crash.afterFiring('mail.send'), crash.afterIntent('payments.refund'), crash.afterDecision('payments.refund'), crash.afterGrant('payments.refund'), crash.afterReport('payments.refund')]) {
+      const world = new TestWorld(scenario(false), { faults: [fault] });
+      const run = await world.start(desk, { order: '7' });
+      await world.settle();
+      expect(world.pending()).toEqual([]);
+      expect(run.end()).toEqual({ status: 'completed', output: 're-7' });
+      await expect(world).toEqualUninterrupted();
+    }
+  });
+
+  it('delivers twice, and nothing happens twice', async () => {
+    for (const fault of [duplicate.task('payments.refund'), duplicate.intent('mail.send'), duplicate.report('payments.refund'), lost.intentAcknowledgement('payments.refund'), lost.reportAcknowledgement('payments.refund')]) {
+      const world = new TestWorld(scenario(false), { faults: [fault] });
+      await world.start(desk, { order: '7' });
+      await world.settle();
+      expect(world.pending()).toEqual([]);
+      await expect(world).toEqualUninterrupted();
+      expect(world.callsOf('payments.refund')).toHaveLength(1);
+    }
+  });
+
+  it('leaves a run blocked, never guessing, where a crash makes an irreversible step unknown', async () => {
+    const world = new TestWorld(scenario(false), { faults: [crash.afterFiring('payments.refund')] });
+    const run = await world.start(desk, { order: '7' });
+    await world.settle();
+    expect(run.end()).toEqual({ status: 'blocked', unknown: [{ step: '3', tool: 'payments.refund' }] });
+    expect(world.callsOf('payments.refund')).toHaveLength(1);
+  });
+
+  it('sees what a careless tool leaves behind', async () => {
+    const world = new TestWorld(scenario(true), { faults: [crash.afterFiring('mail.send')] });
+    await world.start(desk, { order: '7' });
+    expect(await world.difference()).toMatch(/"mails":\["customer of 7","customer of 7"\]/);
+  });
+});
+
+describe('crashEverywhere', () => {
+  it('finds nothing to mend in tools that keep their word', async () => {
+    const { results, mistakes } = await crashEverywhere(scenario(false), { order: '7' });
+    expect(mistakes).toEqual([]);
+    expect(results.length).toBeGreaterThan(30);
+    expect(results.some(({ verdict, crash: where }) => verdict === 'blocked' && /fire\.granted of payments\.refund/.test(where))).toBe(true);
+  });
+
+  it('names the step that a careless tool would have done twice', async () => {
+    const { mistakes } = await crashEverywhere(scenario(true), { order: '7' });
+    expect(mistakes.length).toBeGreaterThan(0);
+    expect(mistakes[0]).toMatch(/mail\.send at step 2 would have happened twice/);
+  });
+});

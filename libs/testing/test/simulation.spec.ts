@@ -1,0 +1,38 @@
+import { createHash } from 'node:crypto';
+import { describe, expect, it } from '@jest/globals';
+import { runSeed, runUninterrupted, type SeedResult } from '../src/index.js';
+
+const SEEDS = 40;
+const digest = ({ story }: SeedResult): string => createHash('sha256').update(JSON.stringify(story)).digest('hex');
+
+describe('simulation', () => {
+  it('keeps the invariants in random worlds full of faults', async () => {
+    const failures: string[] = [];
+    let [runs, steps, faults] = [0, 0, 0];
+    for (let seed = 1; seed <= SEEDS; seed += 1) {
+      const result = await runSeed(seed);
+      runs += result.runs;
+      steps += result.steps;
+      faults += result.faults.length;
+      if (result.violations.length > 0) failures.push(`seed ${seed}: ${result.violations.join('; ')}`);
+    }
+    expect(failures).toEqual([]);
+    expect(steps / runs).toBeGreaterThanOrEqual(8);
+    expect(faults / runs).toBeGreaterThanOrEqual(2);
+  }, 120_000);
+
+  it('judges equality by what the uninterrupted run really comes to', async () => {
+    for (let seed = 1; seed <= 10; seed += 1) expect(await runUninterrupted(seed)).toEqual([]);
+  }, 60_000);
+
+  it('replays a seed exactly, by its number and by its list of faults', async () => {
+    for (const seed of [3, 17]) {
+      const first = await runSeed(seed, { trace: true });
+      const second = await runSeed(seed, { trace: true });
+      const scripted = await runSeed(seed, { trace: true, faults: first.faults });
+      expect(first.story.length).toBeGreaterThan(500);
+      expect(digest(second)).toBe(digest(first));
+      expect(digest(scripted)).toBe(digest(first));
+    }
+  }, 60_000);
+});
