@@ -138,9 +138,13 @@ export const contractMessages = [ToolDeclared, AgentDeclared] as const;
 /** Key of a contract's record on the compacted topic. */
 export const contractKey = (kind: 'tool' | 'agent', named: Named): string => `${kind}:${named.name}@${named.version}`;
 
-/** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers. */
-export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs'>): boolean =>
-  contract.effect !== 'irreversible' && contract.keyScope === 'run' && contract.concurrencyMax === undefined && contract.targetRemembersKeysForMs === undefined;
+/** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers, and no approval is looked at when it is sent. */
+export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs' | 'approval'>): boolean =>
+  contract.effect !== 'irreversible' &&
+  contract.keyScope === 'run' &&
+  contract.concurrencyMax === undefined &&
+  contract.targetRemembersKeysForMs === undefined &&
+  contract.approval === undefined;
 
 /** Warnings that a worker logs at start and `contracts check` fails on. */
 export function contractWarnings(contract: ToolContract): string[] {

@@ -73,13 +73,14 @@ export const CallTool = message(
 /** A parallel group of pure or idempotent steps that is recorded as one. */
 export const CallGroup = message('CallGroup', z.object({ step: Step, calls: z.array(z.object(call)).min(1).max(100), ...progress }));
 
-export const RecordKind = z.enum(['step', 'model', 'now', 'random', 'uuid', 'artifact']);
+/** `changed`: a marker that the run has come to changed code with nothing recorded beyond it; a history without it took the code of before. */
+export const RecordKind = z.enum(['step', 'model', 'now', 'random', 'uuid', 'artifact', 'changed']);
 export type RecordKind = z.infer<typeof RecordKind>;
 
 export const Usage = z.object({ tokensIn: z.number().nonnegative().optional(), tokensOut: z.number().nonnegative().optional(), cost: z.number().nonnegative().optional() });
 export type Usage = z.infer<typeof Usage>;
 
-/** Recorded work: a model call, a pure step, a time, a random number. */
+/** Recorded work: a model call, a pure step, a time, a random number, the marker of changed code. */
 export const RecordStep = message(
   'RecordStep',
   z.object({ step: Step, kind: RecordKind, name: z.string().min(1).max(200), result: Stored, usage: Usage.optional(), ...progress }),
