@@ -139,7 +139,7 @@ export const contractMessages = [ToolDeclared, AgentDeclared] as const;
 export const contractKey = (kind: 'tool' | 'agent', named: Named): string => `${kind}:${named.name}@${named.version}`;
 
 /** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers, and no approval is looked at when it is sent. */
-export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs' | 'approval'>): boolean =>
+export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs'> & { readonly approval?: object | undefined }): boolean =>
   contract.effect !== 'irreversible' &&
   contract.keyScope === 'run' &&
   contract.concurrencyMax === undefined &&

@@ -1,7 +1,6 @@
 import { sha256 } from '@noble/hashes/sha2.js';
 import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
 import canonicalize from 'canonicalize';
-import type { ToolContract } from './contract.js';
 import type { Digest, OperationKey, RunId, Step, Tenant } from './ids.js';
 import type { Json } from './json.js';
 
@@ -64,7 +63,7 @@ export function operationKey(parts: KeyParts): OperationKey {
 }
 
 /** The part of the arguments that a contract calls material: all, unless it names members. Digests are of it. */
-export function material(contract: Pick<ToolContract, 'material'> | null, args: Json): Json {
+export function material(contract: { readonly material?: readonly string[] | undefined } | null, args: Json): Json {
   if (contract?.material === undefined || args === null || typeof args !== 'object' || Array.isArray(args)) return args;
   const members = args as { readonly [name: string]: Json };
   return Object.fromEntries(contract.material.flatMap((name) => (Object.hasOwn(members, name) ? [[name, members[name] ?? null]] : [])));
