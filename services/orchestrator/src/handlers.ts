@@ -8,6 +8,7 @@ import {
   IntentRejected,
   LaneTaken,
   laneStream,
+  material,
   operationKey,
   RejectReason,
   RunId,
@@ -35,7 +36,6 @@ import {
   type ReportSteps,
   type ReportTry,
   type StartRun,
-  type ToolContract,
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
@@ -264,13 +264,6 @@ export class RunHandlers {
       invalid,
     };
   }
-}
-
-/** The part of the arguments that a contract calls material: all, unless it names members. */
-export function material(contract: ToolContract | null, args: Json): Json {
-  if (contract?.material === undefined || args === null || typeof args !== 'object' || Array.isArray(args)) return args;
-  const members = args as { readonly [name: string]: Json };
-  return Object.fromEntries(contract.material.flatMap((name) => (Object.hasOwn(members, name) ? [[name, members[name] ?? null]] : [])));
 }
 
 /** Held by nobody, after somebody had it. */

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import {
   digestOf,
   digestOfText,
+  material,
   RunId,
   Tenant,
   type AbandonWait,
@@ -22,7 +23,7 @@ import {
 import { SchemaChecker, type ContractBook, type Inbound, type Turn } from '@holdfast/runtime';
 import type { RunCommand } from './domain/commands.js';
 import { openWaits, type Run, type RunEvent } from './domain/run.js';
-import { isRun, material, type RunHandlers } from './handlers.js';
+import { isRun, type RunHandlers } from './handlers.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
