@@ -72,6 +72,19 @@ describe('a race', () => {
     expect([told(stand.ending), reached, stand.fired.length]).toEqual([2, [], 2]);
   });
 
+  it('does not keep a process for a call of the others that the ledger looks after, however long that takes', async () => {
+    const stand = new StandIn({ tools, granted: () => ({ status: 'unknown', cause: 'deadline', message: '' }) });
+    await stand.execute(agent(async (run) => { const won = await run.race([(a) => a.call(slow, { n: 1 }), async () => 'won']); await run.sleep('1 day'); return won; }));
+    expect(stand.executor?.state).toBe('released');
+    stand.endWait('2' as Step, satisfied(null));
+    await stand.quiet();
+    // It can't be completed while nobody knows what became of the call.
+    expect([stand.executor?.state, stand.ending]).toEqual(['ending', null]);
+    stand.settle('1.1.1' as Step, 1, { status: 'succeeded', result: { value: { n: 1 } }, evidence: { kind: 'probe' } });
+    await stand.quiet();
+    expect(told(stand.ending)).toBe('won');
+  });
+
   it('drops work of the others, recorded or not, and never takes it for a call that nobody awaited', async () => {
     let finish: () => void = () => undefined;
     const code = agent(async (run) =>

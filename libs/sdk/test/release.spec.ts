@@ -178,6 +178,7 @@ describe('a run that an operator holds', () => {
     const stand = new StandIn({ tools, refuse: ({ type }) => (type === 'CallTool' && paused ? 'run_paused' : undefined) });
     const executor = stand.begin(code);
     await stand.quiet();
+    expect([names(stand.messages), executor.state]).toEqual([['CallTool 1'], 'running']);
     executor.dropped('paused');
     paused = false;
     stand.fence = Fence.parse(2);
