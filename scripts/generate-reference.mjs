@@ -19,6 +19,7 @@ const channels = [
   { address: 'reconciliation.events', messages: protocol.caseMessages, description: 'The stream of every run’s cases. Written by the reconciliation service.' },
   { address: 'operator.commands', messages: protocol.operatorMessages, description: 'What people decide. Written by the command line and the gateway; keyed by run id.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
+  { address: 'worker.events', messages: protocol.workerMessages, description: 'Who serves which pool, with what, and with how much in hand; keyed by worker, kept one day. For people and boards: nothing is decided by it.' },
   { address: 'dead.letters', messages: protocol.deadLetterMessages, description: 'Messages that could not be read, with where they are and why.' },
 ];
 
@@ -47,7 +48,7 @@ const headers = {
 const messages = new Map(channels.flatMap(({ messages: types }) => types.map((type) => [type.type, type])));
 const document = {
   asyncapi: '3.0.0',
-  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` are keyed by run id; values are JSON of at most 256 KiB.' },
+  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` and `worker.events` are keyed by run id; values are JSON of at most 256 KiB.' },
   defaultContentType: 'application/json',
   channels: Object.fromEntries(
     channels.map(({ address, messages: types, description }) => [

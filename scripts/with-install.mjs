@@ -22,6 +22,8 @@ const WORDS = {
   mutants: { command: ['scripts/mutants.mjs'] },
   // Runs allocate much and keep little: a larger nursery saves most collections.
   simulate: { command: ['--max-semi-space-size=64', 'libs/testing/dist/simulate.js'] },
+  report: { command: ['scripts/report.mjs'] },
+  'crash-matrix': { command: ['tests/dist/matrix/main.js'] },
 };
 
 const [word, ...args] = process.argv.slice(2);

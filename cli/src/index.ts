@@ -1,14 +1,17 @@
 import { Command, CommanderError } from 'commander';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
+import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
 import { EXIT } from './failure.js';
 
 export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
+export { exportRun, historyFile } from './export-run.js';
 export { readStreams } from './audit/read-events.js';
 export { verify } from './audit/verify.js';
+export { rebuildService } from './rebuild.js';
 export { showRun } from './show-run.js';
 
 export function makeProgram(): Command {
@@ -17,6 +20,7 @@ export function makeProgram(): Command {
   addRuns(program);
   addCases(program);
   addAudit(program);
+  addRebuild(program);
   return program;
 }
 

@@ -1,5 +1,8 @@
 import Table from 'cli-table3';
-import pc from 'picocolors';
+import picocolors from 'picocolors';
+
+// Colours are for eyes: what is piped on has none, also where a CI is said to show them.
+const pc = picocolors.createColors(process.stdout.isTTY === true && picocolors.isColorSupported);
 
 /** What a command says: text for people, or one JSON document for programs. */
 export function print(json: boolean, value: unknown, people: () => string): void {

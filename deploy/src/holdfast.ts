@@ -9,7 +9,7 @@ import { startStack, type Stack, type StackOptions } from './stack.js';
 export const LOCAL_SESSION_TIMEOUT_MS = 2000;
 export const LOCAL_PARTITIONS = 4;
 
-/** All services, in the order in which they are started. */
+/** All services: the order in which they are started, and in which a restored stack rebuilds them. */
 export const SERVICES = ['orchestrator', 'ledger', 'reconciliation'] as const;
 export type ServiceName = (typeof SERVICES)[number];
 

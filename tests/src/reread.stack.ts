@@ -126,6 +126,20 @@ beforeAll(async () => {
   await start(lost);
   await call(lost, '1', 'lost', { amount: 1 });
   await stack.event(lost, 'RunBlocked');
+  // In doubt as well: given to somebody, judged by one who may not and by one who may, and completed.
+  const judged = stack.runOn(3, 'judged');
+  await start(judged);
+  await call(judged, '1', 'lost', { amount: 2 });
+  await stack.event(judged, 'CaseOpened', undefined, topics.reconciliationEvents);
+  const order = (type: string, command: string, roles: string[], data: { readonly [name: string]: Json }) => stack.send({ topic: topics.operatorCommands, key: judged, type, value: JSON.stringify({ command, by: { name: 'ann', roles }, step: '1', attempt: 1, ...data }) });
+  const found = { verdict: { status: 'applied', result: null }, reason: 'it was looked up', evidence: 'statement 7' };
+  await order('AssignCase', 'c-1', ['operator'], { owner: 'bob' });
+  await order('ResolveCase', 'c-2', [], found);
+  await order('ResolveCase', 'c-3', ['operator'], found);
+  await order('ResolveCase', 'c-3', ['operator'], found);
+  await settled(judged, '1');
+  await stack.finish(judged);
+  expect(stack.events(judged, topics.reconciliationEvents).map(({ envelope }) => envelope.type)).toEqual(['CaseOpened', 'CaseEscalated', 'CaseAssigned', 'CaseCommandRefused', 'CaseSettled']);
   for (const [lane, value] of [[0, 5], [1, 5], [2, 6]] as const) {
     const run = stack.runOn(lane, 'refund');
     await start(run);

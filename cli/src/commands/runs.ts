@@ -1,8 +1,12 @@
+import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { CancelRun, DecideApproval, parseJson, PauseRun, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
+import type { Replayed } from '@holdfast/sdk';
+import { exportRun } from '../export-run.js';
 import { CliError, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
 import { brief, paint, print, table } from '../print.js';
+import { replayRun } from '../replay-run.js';
 import { listRuns } from '../runs.js';
 import { showRun } from '../show-run.js';
 import { findStack } from '../stack-file.js';
@@ -38,6 +42,27 @@ export function addRuns(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (run: string, name: string, payload: string | undefined, { id = newCommandId(), json }: { id?: string; json?: boolean }) => {
       await act(run, { json }, id, SignalRun({ signal: id, name, payload: jsonOf(payload, 'the payload') }), topics.agentIntents);
+    });
+  runs
+    .command('export <run>')
+    .description('write a run’s history as JSON, to replay it against changed code')
+    .option('--out <file>', 'there instead of to stdout')
+    .action(async (id: string, { out }: { out?: string }) => {
+      const { brokers } = await findStack('.');
+      const text = `${JSON.stringify(await exportRun(brokers, id), null, 2)}\n`;
+      if (out === undefined) process.stdout.write(text);
+      else await writeFile(out, text);
+    });
+  runs
+    .command('replay <file>')
+    .description('replay an exported history against the agent that a module exports, and say where it would diverge; fires nothing')
+    .requiredOption('--module <module>', 'a JavaScript module that exports the agent and the tools that it calls by name')
+    .option('--artifacts <place>', 'folder or s3://bucket/prefix of large results')
+    .option('--json', 'print JSON')
+    .action(async (file: string, { module, artifacts, json }: { module: string; artifacts?: string; json?: boolean }) => {
+      const replayed = await replayRun(file, module, artifacts);
+      print(json === true, replayed, () => inWords(replayed));
+      if (replayed.divergence !== null) process.exitCode = EXIT.no;
     });
   acting(runs.command('cancel <run>').description('cancel a run: nothing new of it is sent, what stands is listed'))
     .requiredOption('--reason <text>', 'why')
@@ -125,6 +150,12 @@ function jsonOf(text: string | undefined, what: string): Json {
   const parsed = parseJson(text);
   if (!parsed.ok) throw new CliError(`${what} is no JSON: ${parsed.message}`);
   return parsed.value;
+}
+
+function inWords({ run, agent, steps, divergence, adopted, next }: Replayed): string {
+  if (divergence !== null) return `run ${run} of ${agent} diverges at ${/^\d/.test(divergence.step) ? 'step ' : 'its '}${divergence.step}: recorded is ${divergence.recorded}, the code asks for ${divergence.asked}`;
+  const words = adopted === 0 ? '' : `; ${adopted} calls are worded otherwise, and the recorded ones stand`;
+  return `run ${run} of ${agent} replays: ${steps} steps, no divergence${words}${next.length === 0 ? '' : `; it would go on with ${next.join(', ')}`}`;
 }
 
 function people(run: Record<string, unknown>): string {

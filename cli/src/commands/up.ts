@@ -12,11 +12,12 @@ export function addUp(program: Command): void {
     .description('start the local stack in the foreground; Ctrl-C stops it, its state is kept')
     .option('--dir <folder>', 'folder whose .holdfast/ holds the state', '.')
     .option('--partitions <n>', 'lanes; fixed once the stack has been started', '4')
+    .option('--rebuild', 'make journals that are behind the topics from the topics first')
     .option('--json', 'print one JSON document when ready')
-    .action(async ({ dir, partitions, json }: { dir: string; partitions: string; json?: boolean }) => {
+    .action(async ({ dir, partitions, rebuild, json }: { dir: string; partitions: string; rebuild?: boolean; json?: boolean }) => {
       const count = Number(partitions);
       if (!Number.isInteger(count) || count < 1 || count > 1000) throw new CliError(`--partitions ${partitions} is not a number from 1 to 1000`);
-      await up(dir, count, json === true);
+      await up(dir, count, rebuild === true, json === true);
     });
   program
     .command('reset')
@@ -30,11 +31,11 @@ export function addUp(program: Command): void {
     });
 }
 
-async function up(dir: string, partitions: number, json: boolean): Promise<void> {
+async function up(dir: string, partitions: number, rebuild: boolean, json: boolean): Promise<void> {
   const stopped = new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());
   });
-  const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports: portsFrom(process.env), restart: true, log: progress });
+  const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports: portsFrom(process.env), restart: true, log: progress, env: rebuild ? { HOLDFAST_REBUILD: 'auto' } : {} });
   try {
     await writeStackFile(dir, { brokers: stack.brokers, databaseUrl: stack.databaseUrl, artifacts: path.resolve(dir, STATE_DIR, 'artifacts') });
     const value = { brokers: stack.brokers, databaseUrl: stack.databaseUrl, services: stack.services.map(({ name }) => name) };

@@ -114,6 +114,8 @@ export const EffectOutcomeUnknown = message(
     about: z.object({ tool: Named, effect: EffectClass, args: JsonValue, fence: z.number().int(), since: Instant.optional() }).optional(),
   }),
 );
+/** No attempt follows the one under way, or in doubt: its run is cancelled or has expired. */
+export const EffectStopped = message('EffectStopped', z.object({ ...effect, attempt: Attempt, because: z.string() }));
 /** An end that changed nothing, kept as evidence. */
 export const LateResultRecorded = message('LateResultRecorded', z.object({ ...effect, attempt: Attempt, outcome: Outcome, because: z.string() }));
 /** An end that says the opposite of what the effect was settled with. Both are kept; a person must look. */
@@ -136,6 +138,7 @@ export const effectMessages = [
   EffectFailed,
   EffectRetryScheduled,
   EffectOutcomeUnknown,
+  EffectStopped,
   LateResultRecorded,
   VerdictContradicted,
   DuplicateEffectDetected,
@@ -153,6 +156,11 @@ export const FireEffect = message(
     args: JsonValue,
     notAfter: Instant,
     timeoutMs: z.number().int(),
+    /** With these a task that outlived its event (a restored ledger) is accounted for from itself. */
+    digest: Digest.optional(),
+    keyScope: z.enum(['run', 'target']).optional(),
+    attemptsMax: z.number().int().optional(),
+    repairs: Step.optional(),
   }),
 );
 /** The attempt is not wanted any more: a host that has not fired it drops it. */
@@ -169,6 +177,8 @@ export const ProbeEffect = message(
     /** The how-manieth time the case is looked into. */
     probe: z.number().int().min(1),
     operationId: OperationId.optional(),
+    /** When it was asked: what tells it from a question that a restored service has lost. */
+    issuedAt: Instant.optional(),
     /** Absolute: an answer later than this is not waited for. */
     answerBy: Instant,
     timeoutMs: z.number().int(),
@@ -190,6 +200,6 @@ export const ProbeAnswer = z.discriminatedUnion('status', [
 ]);
 export type ProbeAnswer = z.infer<typeof ProbeAnswer>;
 
-export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), answer: ProbeAnswer, worker: WorkerId }));
+export const ProbeReported = message('ProbeReported', z.object({ ...effect, attempt: Attempt, probe: z.number().int().min(1), /** Of the question that it answers. */ issuedAt: Instant.optional(), answer: ProbeAnswer, worker: WorkerId }));
 /** Types on `tool.results`. */
 export const toolResultMessages = [EffectReported, EffectHeartbeat, ProbeReported] as const;

@@ -13,3 +13,4 @@ export * from './run.js';
 export * from './task.js';
 export * from './topics.js';
 export * from './wait.js';
+export * from './worker.js';

@@ -97,7 +97,8 @@ export const ReportSteps = message('ReportSteps', z.object({ ...progress }));
 
 export const Ending = z.discriminatedUnion('status', [
   z.object({ status: z.literal('completed'), output: Stored, verified: z.boolean().optional() }),
-  z.object({ status: z.literal('completed_partially'), output: Stored, because: z.string().max(4000) }),
+  /** Without an output when its time ran out before its code gave one. */
+  z.object({ status: z.literal('completed_partially'), output: Stored.optional(), because: z.string().max(4000) }),
   z.object({ status: z.literal('failed'), failure: Failure }),
   /** By an operator's word, or with its parent. */
   z.object({ status: z.literal('cancelled'), reason: z.string().max(4000), by: z.string().max(300) }),

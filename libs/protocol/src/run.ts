@@ -8,11 +8,12 @@ import { OnDeadline, Wait, WaitEnd } from './wait.js';
 
 /**
  * A report as it stands in a run's stream. For a call that its worker fired by itself it also says
- * what was called: this is how the ledger hears of it.
+ * what was called: this is how the ledger hears of it. `last`: no other attempt follows, since its run is
+ * cancelled or has expired.
  */
 export const Settled = Report.extend({
   local: z
-    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional(), attemptsMax: z.number().int().optional(), repairs: Step.optional() })
+    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional(), attemptsMax: z.number().int().optional(), repairs: Step.optional(), last: z.literal(true).optional() })
     .optional(),
 });
 export type Settled = z.infer<typeof Settled>;
@@ -28,6 +29,8 @@ export const Lease = z.object({
   worker: WorkerId,
   /** Offset of the announcement under which the worker holds the run's lane: one that comes back holds it anew. */
   taken: z.number().int(),
+  /** Life of the lane's record in which it was granted; absent in the first. */
+  rebuilt: z.number().int().optional(),
 });
 export type Lease = z.infer<typeof Lease>;
 
@@ -199,6 +202,8 @@ export const IntentRejected = message(
     fence: z.number().optional(),
     /** What makes this refusal one and the same when its intent is read again. */
     token: z.string(),
+    /** Offset of the refused intent on `agent.intents`: whoever rebuilds the journal does not decide it anew. */
+    offset: z.number().int().nonnegative().optional(),
     settles: z.array(Settled).optional(),
     /** The order in which the code was told holds, whatever became of the wish. */
     observed: z.array(Step).optional(),
@@ -250,6 +255,8 @@ export const LaneTaken = message(
     taken: z.record(z.string(), z.number().int()),
     /** Offset of the announcement on `agent.intents`: one read again changes nothing. */
     offset: z.number().int(),
+    /** How often the orchestrator's journal was rebuilt since: leases of an earlier life are granted anew, since their grants may be lost. */
+    rebuilt: z.number().int().optional(),
   }),
 );
 

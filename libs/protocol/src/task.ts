@@ -45,8 +45,11 @@ export const RunGranted = message(
 export const StepSettled = message('StepSettled', z.object({ worker: WorkerId, fence: Fence, step: Step, attempt: Attempt, outcome: Outcome }));
 /** A wait of this run has ended. */
 export const WaitSettled = message('WaitSettled', z.object({ worker: WorkerId, fence: Fence, step: Step, end: WaitEnd }));
-/** The run was let go: its worker drops it, and gets it again when something moves. */
-export const RunDropped = message('RunDropped', z.object({ worker: WorkerId, fence: Fence, because: z.string() }));
+/**
+ * The run was let go: its worker drops it, and gets it again when something moves. `cancelled`: it never
+ * does; what of it has not fired is reported so, since nobody will ask again.
+ */
+export const RunDropped = message('RunDropped', z.object({ worker: WorkerId, fence: Fence, because: z.string(), cancelled: z.literal(true).optional() }));
 /** When recorded work may be tried again; null: never, the budget is spent. */
 export const TryAnswered = message('TryAnswered', z.object({ worker: WorkerId, fence: Fence, step: Step, attempt: Attempt, retryAt: Instant.nullable() }));
 /** An intent of this worker was refused. */

@@ -14,6 +14,7 @@ import {
   runTaskMessages,
   toolResultMessages,
   toolTaskMessages,
+  workerMessages,
   type Json,
   type MessageType,
 } from '../src/index.js';
@@ -36,6 +37,7 @@ const topics: readonly (readonly MessageType[])[] = [
   runTaskMessages,
   toolResultMessages,
   toolTaskMessages,
+  workerMessages,
 ];
 const types = topics.flat();
 const files = readdirSync(folder)

@@ -4,3 +4,4 @@ export * from './crash-point.js';
 export * from './loop/index.js';
 export * from './store/index.js';
 export * from './system.js';
+export * from './rebuild/index.js';

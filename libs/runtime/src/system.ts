@@ -1,8 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import type { Clock, Random } from './ports.js';
 
+/** For tests alone: `HOLDFAST_CLOCK_OFFSET_MS` makes this process's clock wrong by so many milliseconds. Nothing else reads it. */
+const offsetMs = Number(process.env['HOLDFAST_CLOCK_OFFSET_MS'] ?? 0);
+if (!Number.isSafeInteger(offsetMs)) throw new Error('HOLDFAST_CLOCK_OFFSET_MS takes a whole number of milliseconds');
+
 export const systemClock: Clock = {
-  now: Date.now,
+  now: offsetMs === 0 ? Date.now : () => Date.now() + offsetMs,
   after: (delayMs, callback) => {
     const timer = setTimeout(callback, delayMs);
     return () => clearTimeout(timer);

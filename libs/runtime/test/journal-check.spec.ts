@@ -1,28 +1,61 @@
 import { describe, expect, it } from '@jest/globals';
 import { encodeHeaders } from '@holdfast/protocol';
 import { journalBehind } from '../src/nest/journal-check.js';
+import type { LogRecord } from '../src/ports.js';
+import type { StreamHead } from '../src/store/types.js';
 
-const record = (source: string, seq: number) => ({
-  topic: 'run.events',
-  lane: 2,
-  offset: 9,
+const TOPIC = 'run.events';
+const LANE = 2;
+
+const event = (offset: number, version: number, source = 'holdfast/orchestrator/life-1'): LogRecord => ({
+  topic: TOPIC,
+  lane: LANE,
+  offset,
   key: 'r',
   value: '{}',
   time: 0,
-  headers: encodeHeaders({ id: 'x', type: 'RunAccepted', source, subject: 'r', time: 0, tenant: 'default', lane: 2, seq, prev: 0 }),
+  headers: encodeHeaders({ id: 'x', type: 'RunAccepted', source, subject: 'r', time: 0, tenant: 'default', lane: LANE, seq: offset + 1, prev: 0, version, hash: `h${version}` }),
 });
+const foreign = (offset: number): LogRecord => ({ ...event(offset, 9, 'someone'), headers: { ce_type: 'RunFinished' } });
+
+/** A lane that holds these records, before a journal that holds the versions up to one. */
+function check(records: readonly LogRecord[], held: number, rebuilding = false) {
+  const lacks = (topic: string, heads: readonly StreamHead[]) => Promise.resolve(heads.filter(({ version, hash }) => topic !== TOPIC || version > held || hash !== `h${version}`));
+  return journalBehind(
+    {
+      service: 'orchestrator',
+      name: TOPIC,
+      last: () => Promise.resolve(records.slice(-1)),
+      read: (_, from, to) => Promise.resolve(records.filter(({ offset }) => offset >= from && offset < to)),
+    },
+    { rebuilding: () => Promise.resolve(rebuilding), lacks },
+  );
+}
 
 describe('a journal and its own topic', () => {
-  it.each([
-    ['holds the last record', [record('me', 7)], 8, null],
-    ['has rows that are not published yet', [record('me', 7)], 12, null],
-    ['is new, as is the topic', [], 1, null],
-    ['was restored from an older copy', [record('me', 8)], 8, /seq 8.*restored/],
-    ['is new while the topic is not', [record('other', 3)], 1, /other seq 3/],
-    ['has other numbers than the incarnation before', [record('other', 3)], 8, /does not hold/],
-  ])('%s', (_, last, nextSeq, expected) => {
-    const problem = journalBehind('me', last, new Map([[2, nextSeq]]));
-    if (expected === null) expect(problem).toBeNull();
-    else expect(problem).toMatch(expected);
+  it('is in order when it holds the last event, whatever else it holds', async () => {
+    expect(await check([], 0)).toBeNull();
+    expect(await check([event(0, 1), event(1, 2)], 2)).toBeNull();
+    expect(await check([event(0, 1), event(1, 2)], 7)).toBeNull();
+  });
+
+  it('is in order after a rebuild, under another name than the one that published', async () => {
+    expect(await check([event(0, 1, 'holdfast/orchestrator/life-0')], 1)).toBeNull();
+  });
+
+  it('is behind when the last event is not in it, and says what to run', async () => {
+    expect(await check([event(0, 1), event(1, 2)], 1)).toMatch(/version 2 of stream r.*holdfast rebuild orchestrator/);
+    expect(await check([event(0, 1)], 0)).toMatch(/new, or an older copy/);
+  });
+
+  it('is judged by the last event of a service, however many others wrote behind it', async () => {
+    const rest = Array.from({ length: 200 }, (_, i) => foreign(i + 2));
+    expect(await check([event(0, 1), event(1, 2), ...rest], 2)).toBeNull();
+    expect(await check([event(0, 1), event(1, 2), ...rest], 1)).toMatch(/version 2/);
+    expect(await check([foreign(0)], 0)).toBeNull();
+  });
+
+  it('is not used while a rebuild of it is unfinished', async () => {
+    expect(await check([event(0, 1)], 1, true)).toMatch(/begun and not finished.*holdfast rebuild orchestrator/);
   });
 });

@@ -6,4 +6,5 @@ export * from './define/tool.js';
 export * from './errors.js';
 export * from './client/index.js';
 export * from './host/index.js';
+export * from './replay/index.js';
 export * from './run/index.js';

@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { unreachable } from '@holdfast/kernel';
 import {
   FireEffect,
+  Pool,
   RevokeEffect,
   RunId,
   toolTasks,
@@ -17,10 +18,10 @@ import {
   type Settled,
   type Step,
 } from '@holdfast/protocol';
-import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
+import type { ContractBook, Inbound, SharedWord, Turn, Unreadable } from '@holdfast/runtime';
 import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
 import type { EffectCommand, Sending } from './domain/commands.js';
-import { decide } from './domain/decide.js';
+import { decide, sentBefore } from './domain/decide.js';
 import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
 import { openGate } from './domain/health.js';
 import { ToolWatch } from './tool-watch.js';
@@ -118,7 +119,9 @@ export class EffectHandlers {
 
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
-    const takenSeq = taken[this.#source] ?? 0;
+    // Numbers of a rebuilt ledger lie above those of its earlier lives, and so do its tasks in the partition.
+    const own = this.#source.slice(0, this.#source.lastIndexOf('/') + 1);
+    const takenSeq = Math.max(0, ...Object.entries(taken).flatMap(([source, seq]) => (source.startsWith(own) ? [seq] : [])));
     for (const run of turn.open(EFFECTS_TAG)) {
       for (const effect of turn.state(run).values()) {
         if (effect.status === 'dispatched') this.#apply(run, turn.tenantOf(run), turn, { type: 'host_lost', step: effect.step, pool, takenSeq, ...this.#sending(turn, effect.tool) });
@@ -187,9 +190,10 @@ export class EffectHandlers {
 
   #send(run: string, tenant: string, turn: EffectTurn, effect: Effect): void {
     if (effect.status !== 'dispatched') return;
-    const { step, key, tool, attempt, fence, args, notAfter, pool } = effect;
+    const { step, key, tool, attempt, fence, args, notAfter, pool, digest, keyScope, attemptsMax, repairs } = effect;
+    const rest = { digest, keyScope, ...(attemptsMax === null ? {} : { attemptsMax }), ...(repairs === null ? {} : { repairs }) };
     const timeoutMs = this.#contracts.tool(tool)?.timeoutMs ?? effect.deadline - notAfter;
-    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs }));
+    turn.send(toolTasks(pool), run, tenant, FireEffect({ step, key, tool, effect: effect.effect, attempt, fence, args, notAfter, timeoutMs, ...rest }));
   }
 
   /** An earlier attempt turned out to have succeeded: the one under way is not to fire any more, if it can still be stopped. */
@@ -198,12 +202,38 @@ export class EffectHandlers {
     turn.send(toolTasks(before.pool), run, tenant, RevokeEffect({ step, key, attempt: before.attempt, because: `attempt ${effect.attempt} has succeeded` }));
   }
 
+  /** A task of this ledger, read back while its journal is rebuilt: one whose event was lost with the database must never be sent again. */
+  sent = (inbound: In<typeof FireEffect>, turn: EffectTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const { step, tool } = inbound.data;
+    const found = { pool: poolOf(inbound.record.topic), taskSeq: inbound.envelope.seq ?? 0, sentAt: inbound.envelope.time, contract: this.#contracts.tool(tool) ?? null };
+    const event = sentBefore(inbound.data, turn.state(subject).get(step), found);
+    if (event !== null) turn.record(subject, tenant, event);
+  };
+
+  /** What an effect has in rows that span lanes. */
+  shared(run: string, effect: Effect): SharedWord[] {
+    const claim = claimWord(run as RunId, effect);
+    const place = this.#watch.word(run, effect);
+    return [...(claim === null ? [] : [{ key: claimKey(effect.key), data: JSON.stringify(claim.row), rank: claim.rank }]), ...(place === null ? [] : [place])];
+  }
+
   /** Keeps the row of a key with scope `target` in step with its owner's effect. */
   #noteClaim(run: string, turn: EffectTurn, before: Effect | undefined, effect: Effect): void {
     if (effect.keyScope !== 'target' || effect.status === 'joined' || effect.status === 'conflicted' || before?.status === 'joined') return;
     const row = claimRowOf(run as RunId, effect);
     if (row !== null) turn.putShared(claimKey(effect.key), JSON.stringify(row));
   }
+}
+
+const poolOf = (topic: string): Pool => Pool.parse(topic.slice(toolTasks('' as Pool).length));
+
+/** What an effect has in the row of its key once its stream alone is known; of several runs' words on one key the strongest counts. */
+export function claimWord(run: RunId, effect: Effect): { readonly row: ClaimRow; readonly rank: number } | null {
+  if (effect.keyScope !== 'target' || effect.status === 'joined' || effect.status === 'conflicted') return null;
+  if (effect.status === 'succeeded') return effect.replayed ? null : { row: claimRowOf(run, effect) ?? { status: 'free' }, rank: 2 };
+  if (isOpen(effect)) return { row: { status: 'claimed', run, step: effect.step, digest: effect.digest }, rank: 1 };
+  return { row: { status: 'free' }, rank: 0 };
 }
 
 function claimRowOf(run: RunId, effect: Effect): ClaimRow | null {

@@ -4,6 +4,7 @@ import {
   EffectHeartbeat,
   EffectReported,
   EffectRequested,
+  FireEffect,
   GroupRequested,
   IntentRejected,
   LaneTaken,
@@ -15,12 +16,14 @@ import {
   StepRetryScheduled,
   StepsReported,
   toolResultMessages,
+  toolTasks,
   topics,
   type MessageType,
+  type Pool,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
-import { on, type Service } from '@holdfast/runtime';
+import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
 import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
 
@@ -94,6 +97,10 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   dueLocks: (_, effects) => [...effects.values()].flatMap((effect) => (effect.status === 'joined' ? [claimKey(effect.key)] : [])),
+  rebuild: {
+    shared: (run, effects) => [...effects.values()].flatMap((effect) => handle.shared(run, effect)),
+    sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: FireEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof FireEffect.schema._output>, turn) }],
+  },
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

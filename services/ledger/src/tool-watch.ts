@@ -1,8 +1,8 @@
 import { type Named, type Outcome, type ToolContract } from '@holdfast/protocol';
-import type { ContractBook, Turn } from '@holdfast/runtime';
+import type { ContractBook, SharedWord, Turn } from '@holdfast/runtime';
 import type { EffectCommand } from './domain/commands.js';
 import type { Effect, EffectEvent, RunEffects } from './domain/effect.js';
-import { ended, gateOf, isCalm, newHealth, openGate, started, targetSays, ToolHealth, type Gate, type TargetSays } from './domain/health.js';
+import { ended, gateOf, isCalm, newHealth, together, openGate, started, targetSays, ToolHealth, type Gate, type TargetSays } from './domain/health.js';
 
 type EffectTurn = Turn<RunEffects, EffectEvent>;
 
@@ -53,6 +53,14 @@ export class ToolWatch {
     const says = targetSays(end);
     if (says === 'failing' || says === 'overloaded') this.#unwell.add(key);
     if (this.#watched(effect.tool)) this.#end(run, event, effect, end, says, turn);
+  }
+
+  /** The place that an attempt under way has in the row of its tool, where places are counted. What is known of the target itself is learnt anew. */
+  word(run: string, effect: Effect): SharedWord | null {
+    const contract = this.#contracts.tool(effect.tool);
+    if (effect.status !== 'dispatched' || contract?.concurrencyMax === undefined) return null;
+    const own = started(newHealth(contract), attemptOf(run, effect), effect.deadline);
+    return { key: healthKey(effect.tool), rank: 0, data: JSON.stringify(own), join: (before) => JSON.stringify(together(ToolHealth.parse(JSON.parse(before)), own)) };
   }
 
   #end(run: string, event: EffectEvent, effect: Effect, end: Outcome, says: TargetSays, turn: EffectTurn): void {

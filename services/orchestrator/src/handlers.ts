@@ -10,9 +10,11 @@ import {
   laneStream,
   material,
   operationKey,
+  Pool,
   RejectReason,
   RunId,
   runTasks,
+  StepsReported,
   Tenant,
   topics,
   type AnnounceLane,
@@ -30,20 +32,21 @@ import {
   type MessageOf,
   type Named,
   type Outcome,
-  type Pool,
   type RecordStep,
   type ReportDivergence,
   type ReportSteps,
   type ReportTry,
+  type RunGranted,
   type StartRun,
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
-import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
+import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
 import { decide } from './domain/decide.js';
+import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
 import { holderOf } from './lanes.js';
-import { tell, tellEnds } from './tell.js';
+import { answerParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -81,6 +84,7 @@ export class RunHandlers {
   start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
     const inputDigest = digestOf(inbound.data.input);
+    answerParent(inbound.envelope.subject, inbound.envelope.tenant, turn, inbound.data.parent);
     this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
   };
 
@@ -167,6 +171,22 @@ export class RunHandlers {
     this.#grant(stream, run.tenant, turn);
   };
 
+  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said. */
+  reopen = (stream: string, turn: RunTurn): void => {
+    const lane = turn.state(stream);
+    if (lane.status !== 'lane') return tellAgain(stream, turn.tenantOf(stream), turn);
+    const { worker, agents, offset, generation, at, rebuilt } = lane;
+    const pool = Pool.parse(stream.split('/')[1]);
+    turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
+  };
+
+  /** A grant of this orchestrator, read back while its journal is rebuilt. */
+  sent = (inbound: In<typeof RunGranted>, turn: RunTurn): void => {
+    const { subject, tenant } = inbound.envelope;
+    const event = grantedBefore(inbound.data, turn.state(subject));
+    if (event !== null) turn.record(subject, tenant, event);
+  };
+
   unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
     turn.park(reason, message);
     if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
@@ -228,22 +248,23 @@ export class RunHandlers {
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
     turn.answered();
-    turn.record(
-      stream,
-      tenant,
+    const progress = settles === undefined ? {} : { settles: [...settles] };
+    const rejected = (): RunEvent =>
       IntentRejected({
         ...refusal,
-        ...(settles === undefined ? {} : { settles: [...settles] }),
+        ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}),
+        ...progress,
         ...(bound === undefined ? {} : { bound }),
         ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
         ...(observed === undefined ? {} : { observed: [...observed] }),
-      }),
-    );
+      });
+    if (again === undefined) turn.record(stream, tenant, rejected());
+    else if (settles !== undefined) turn.record(stream, tenant, StepsReported(progress));
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
     tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
@@ -270,7 +291,5 @@ export class RunHandlers {
 const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === null && run.lastFence > 0;
 
 export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
-
-
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

@@ -4,10 +4,13 @@ import type { KnownRun, StepState } from './domain/run.js';
 /** Bytes of history on one page; a page with its envelope stays well below a message's limit. */
 const PAGE_BYTES = 160 * 1024;
 
+/** What is recorded of a run's steps, in stream order, as a replay needs it. */
+export const historyOf = (run: KnownRun): HistoryStep[] => [...run.steps.values()].filter((state) => state.kind !== 'call' || !state.bound).map(historyStep);
+
 /** The grant of a run to its worker, with its whole history in pages. */
 export function grantPages(run: KnownRun, lease: Lease, generation: number | null): Message[] {
   if (run.agent === null) return [];
-  const pages = paged([...run.steps.values()].filter((state) => state.kind !== 'call' || !state.bound).map(historyStep));
+  const pages = paged(historyOf(run));
   const { agent } = run;
   return pages.map((steps, i) =>
     RunGranted({

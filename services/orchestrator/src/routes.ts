@@ -16,6 +16,8 @@ import {
   EffectSucceeded,
   FinishRun,
   intentMessages,
+  IntentRejected,
+  LaneTaken,
   laneStream,
   operatorMessages,
   PauseRun,
@@ -25,15 +27,20 @@ import {
   ReportDivergence,
   ReportSteps,
   ReportTry,
+  RunGranted,
+  runTasks,
   SignalRun,
   StartRun,
   StartWait,
   topics,
   UnpauseRun,
   UnquarantineRun,
+  type Json,
+  type Pool,
 } from '@holdfast/protocol';
-import { on, type Service } from '@holdfast/runtime';
+import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { absent, evolve, type Run, type RunEvent } from './domain/run.js';
+import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
 import type { RunHandlers } from './handlers.js';
 import type { WaitHandlers } from './wait-handlers.js';
@@ -70,6 +77,12 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on(topics.effectEvents, EffectRetryScheduled, handle.retried),
 ];
 
+/** Both name the offset of the message on `agent.intents` that they answer. */
+function answered(data: Json): { topic: string; offset: number } | null {
+  const offset = data !== null && typeof data === 'object' && 'offset' in data ? data.offset : null;
+  return typeof offset === 'number' ? { topic: topics.agentIntents, offset } : null;
+}
+
 export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<Run, RunEvent> => ({
   name: 'orchestrator',
   ownTopic: topics.runEvents,
@@ -83,12 +96,17 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
   evolve,
   agenda: (run) => {
     if (run.status !== 'open') return { open: run.status === 'lane', dueAt: null, tag: null };
-    // A run that is let go or held back needs no worker when its lane changes hands.
-    const wanted = run.agent !== null && !run.released && run.paused === null && run.cancel === null;
+    // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
+    const wanted = run.agent !== null && !run.released && run.paused === null && (run.cancel === null || localSteps(run).length > 0);
     return { open: true, dueAt: dueAt(run), tag: wanted ? run.pool : null };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
+  rebuild: {
+    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered },
+    reopen: handle.reopen,
+    sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
+  },
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -9,15 +9,20 @@ import {
   topics,
   TryAnswered,
   WaitSettled,
+  type Ending,
+  type Lease,
   type Message,
+  type RunId,
   type Settled,
 } from '@holdfast/protocol';
 import type { Turn } from '@holdfast/runtime';
-import { openWaits, type KnownRun, type Run, type RunEvent } from './domain/run.js';
+import { openWaits, type Cancel, type KnownRun, type Run, type RunEvent } from './domain/run.js';
+import type { WaitStep } from './domain/wait.js';
 import { grantPages } from './history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
+type Parent = NonNullable<KnownRun['parent']>;
 
 const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane';
 
@@ -58,7 +63,7 @@ function tellWorker(stream: string, tenant: string, turn: RunTurn, before: Run, 
     case 'RunPaused':
       return send(RunDropped({ worker, fence, because: `${event.data.by.name} has paused it: ${event.data.reason}` }));
     case 'RunCancelRequested':
-      return send(RunDropped({ worker, fence, because: `${event.data.by.name} has cancelled it: ${event.data.reason}` }));
+      return send(cancelledDrop(lease, run.cancel));
     case 'RunFinished':
       // Its own worker's word names its fence; an end that came from elsewhere is news to it.
       return event.data.fence === undefined && run.lease !== null ? send(RunDropped({ worker, fence, because: `it has ended: ${event.data.ending.status}` })) : undefined;
@@ -71,25 +76,56 @@ function tellWorker(stream: string, tenant: string, turn: RunTurn, before: Run, 
 function tellRuns(stream: string, tenant: string, turn: RunTurn, run: KnownRun, event: RunEvent): void {
   switch (event.type) {
     case 'WaitStarted': {
-      const { step, wait, deadline } = event.data;
-      if (wait.kind !== 'child') return;
-      const parent = { run: stream as NonNullable<KnownRun['parent']>['run'], step };
-      const data = { agent: wait.agent, input: wait.input, parent, ...(wait.pool === undefined ? {} : { pool: wait.pool }), ...(deadline === undefined ? {} : { deadline }), ...(run.principal === null ? {} : { principal: run.principal }) };
-      return turn.send(topics.agentIntents, wait.run, tenant, StartRun(data));
+      const wait = run.steps.get(event.data.step);
+      return wait?.kind === 'wait' ? startChild(stream, tenant, turn, run, wait) : undefined;
     }
     case 'RunFinished':
-      if (run.parent !== null) turn.send(topics.agentIntents, run.parent.run, tenant, ReportChild({ step: run.parent.step, child: stream as NonNullable<KnownRun['parent']>['run'], ending: event.data.ending }));
-      return;
-    case 'RunCancelRequested': {
-      const { by, reason, scope, manner, command } = event.data;
-      if (scope !== 'tree') return;
-      for (const { wait, step } of openWaits(run)) {
-        if (wait.kind === 'child') turn.send(topics.operatorCommands, wait.run, tenant, CancelRun({ command: `${command}/${step}`.slice(0, 200), by, reason, scope, manner }));
-      }
-      return;
-    }
+      return run.parent === null ? undefined : tellParent(stream, tenant, turn, run.parent, event.data.ending);
+    case 'RunCancelRequested':
+      return cancelChildren(tenant, turn, run);
     default:
       return;
+  }
+}
+
+/**
+ * What a run has said to others may be lost with an old journal: it is said again. Each of it, read
+ * twice, is one.
+ */
+export function tellAgain(stream: string, tenant: string, turn: RunTurn): void {
+  const run = turn.state(stream);
+  if (run.status !== 'open') return;
+  for (const wait of openWaits(run)) startChild(stream, tenant, turn, run, wait);
+  cancelChildren(tenant, turn, run);
+  const lease = run.cancel?.lease ?? null;
+  if (lease !== null) turn.send(runTasks(run.pool), stream, tenant, cancelledDrop(lease, run.cancel));
+}
+
+/** Its worker says what has not fired, and the end of what has. */
+const cancelledDrop = ({ worker, fence }: Lease, cancel: Cancel | null): Message => RunDropped({ worker, fence, because: `${cancel?.by ?? 'somebody'} has cancelled it: ${cancel?.reason ?? ''}`, cancelled: true });
+
+/** A run that has ended already answers whoever wants it as a child: its first answer may be lost. */
+export function answerParent(stream: string, tenant: string, turn: RunTurn, parent: Parent | undefined): void {
+  const run = turn.state(stream);
+  if (parent !== undefined && run.status === 'ended' && run.tenant === tenant) tellParent(stream, tenant, turn, parent, run.ending);
+}
+
+function startChild(stream: string, tenant: string, turn: RunTurn, run: KnownRun, { step, wait, deadline }: WaitStep): void {
+  if (wait.kind !== 'child') return;
+  const parent = { run: stream as RunId, step };
+  const data = { agent: wait.agent, input: wait.input, parent, ...(wait.pool === undefined ? {} : { pool: wait.pool }), ...(deadline === null ? {} : { deadline }), ...(run.principal === null ? {} : { principal: run.principal }) };
+  turn.send(topics.agentIntents, wait.run, tenant, StartRun(data));
+}
+
+const tellParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, ending: Ending): void =>
+  turn.send(topics.agentIntents, parent.run, tenant, ReportChild({ step: parent.step, child: child as RunId, ending }));
+
+function cancelChildren(tenant: string, turn: RunTurn, run: KnownRun): void {
+  const { cancel } = run;
+  if (cancel?.scope !== 'tree') return;
+  const { by, roles, reason, scope, manner, command } = cancel;
+  for (const { wait, step } of openWaits(run)) {
+    if (wait.kind === 'child') turn.send(topics.operatorCommands, wait.run, tenant, CancelRun({ command: `${command}/${step}`.slice(0, 200), by: { name: by, roles: [...roles] }, reason, scope, manner }));
   }
 }
 

@@ -30,6 +30,7 @@ function lane(openRuns: readonly string[] = []) {
     putShared: () => undefined,
     park: (reason) => seen.parked.push(reason),
     answered: () => undefined,
+    inHand: null,
     count: (_what, because) => seen.counted.push(because),
   });
   const handlers = new RunHandlers(noContracts);

@@ -42,7 +42,7 @@ export const input: Json = { order: 7 };
 export const s = (text: string): Step => Step.parse(text);
 export const f = (value: number): Fence => Fence.parse(value);
 export const host: Evidence = { kind: 'host' };
-export const holder = (worker: string, offset: number, agents = [agent]): Holder => ({ worker: WorkerId.parse(worker), agents, offset });
+export const holder = (worker: string, offset: number, agents = [agent]): Holder => ({ worker: WorkerId.parse(worker), agents, offset, rebuilt: 0 });
 
 export const tools = {
   lookup: { name: 'lookup', version: '1' },

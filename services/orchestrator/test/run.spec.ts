@@ -385,6 +385,15 @@ describe('the ledger’s word', () => {
     expect(known(given(...played(blocked, settle('1'))).state()).steps.get(s('1'))).toMatchObject({ outcome: succeeded });
   });
 
+  test('hears nothing new of an attempt after which another one was released', () => {
+    const release = { type: 'release', at, step: s('1'), attempt: 1, because: 'proved not applied' } as const;
+    const released = played(before, block('1'), release);
+    for (const command of [block('1'), release]) expect(given(...released).when(command)).toEqual(ignore('already_settled'));
+    const again = played(released, { ...block('1'), attempt: 2 });
+    expect(given(...again).when(release)).toEqual(ignore('already_settled'));
+    expect(given(...again).when({ ...release, attempt: 2 })).toMatchObject({ kind: 'record' });
+  });
+
   test('never makes a known end unknown', () => {
     expect(given(...played(before, settle('1'))).when(block('1'))).toEqual(ignore('already_settled'));
   });

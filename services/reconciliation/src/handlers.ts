@@ -16,7 +16,7 @@ import {
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CaseEvent, RunCases } from './domain/case.js';
 import type { CaseCommand, Looking } from './domain/commands.js';
-import { decide } from './domain/decide.js';
+import { askedBefore, decide } from './domain/decide.js';
 import { DEFAULT_PROBE_TIMEOUT_MS } from './domain/schedule.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -52,17 +52,19 @@ export class CaseHandlers {
     ({ data, envelope }: Inbound<{ step: Step; reconciled?: unknown }>, turn: CaseTurn): void => {
       const known = turn.state(envelope.subject).cases.get(data.step);
       if (known === undefined || data.reconciled !== undefined) return;
+      // Read again after a restore, it is about an attempt before the one that the case is about.
+      if ((envelope.version ?? 0) <= known.of) return turn.count('ignored', 'opened_before');
       this.#apply(envelope.subject, envelope.tenant, turn, { type: 'ended', step: data.step, outcome, ...this.#looking(turn, known.tool) });
     };
 
   answered = ({ data, envelope }: In<typeof ProbeReported>, turn: CaseTurn): void => {
-    const { step, key, attempt, probe, answer } = data;
+    const { step, key, attempt, probe, issuedAt, answer } = data;
     const { subject, tenant } = envelope;
     if (!RunId.safeParse(subject).success) return turn.park('invalid_id', 'the record’s key is not a run id');
     const known = turn.state(subject).cases.get(step);
     if (known === undefined || turn.tenantOf(subject) !== tenant) return turn.park('case_unknown', `run ${subject} has no case at step ${step}`);
     if (known.key !== key) return turn.park('key_mismatch', `step ${step} of run ${subject} has operation key ${known.key}, the answer names ${key}`);
-    this.#apply(subject, tenant, turn, { type: 'answered', step, attempt, probe, answer, ...this.#looking(turn, known.tool) });
+    this.#apply(subject, tenant, turn, { type: 'answered', step, attempt, probe, issuedAt, answer, ...this.#looking(turn, known.tool) });
   };
 
   resolve = ({ data, envelope }: In<typeof ResolveCase>, turn: CaseTurn): void => {
@@ -82,6 +84,12 @@ export class CaseHandlers {
     for (const { step, tool, status } of turn.state(run).cases.values()) {
       if (status === 'open') this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step, ...this.#looking(turn, tool) });
     }
+  };
+
+  /** A question of this service, read back while its journal is rebuilt: its number must not be given out again. */
+  sent = ({ data, envelope }: In<typeof ProbeEffect>, turn: CaseTurn): void => {
+    const event = askedBefore(data, turn.state(envelope.subject).cases.get(data.step), envelope.time);
+    if (event !== null) turn.record(envelope.subject, envelope.tenant, event);
   };
 
   unreadable = ({ reason, message }: Unreadable, turn: CaseTurn): void => turn.park(reason, message);
@@ -118,11 +126,11 @@ export class CaseHandlers {
     }
   }
 
-  #ask(run: string, tenant: string, turn: CaseTurn, { step, probe, answerBy }: { step: Step; probe: number; answerBy: number }, contract: ToolContract): void {
+  #ask(run: string, tenant: string, turn: CaseTurn, { step, probe, issuedAt, answerBy }: { step: Step; probe: number; issuedAt: number; answerBy: number }, contract: ToolContract): void {
     const known = turn.state(run).cases.get(step);
     if (known === undefined) return;
     const { key, tool, attempt, fence, args, operationId } = known;
     const timeoutMs = contract.probe?.timeoutMs ?? DEFAULT_PROBE_TIMEOUT_MS;
-    turn.send(toolTasks(contract.pool), run, tenant, ProbeEffect({ step, key, tool, attempt, fence, args, probe, answerBy, timeoutMs, ...(operationId === undefined ? {} : { operationId }) }));
+    turn.send(toolTasks(contract.pool), run, tenant, ProbeEffect({ step, key, tool, attempt, fence, args, probe, issuedAt, answerBy, timeoutMs, ...(operationId === undefined ? {} : { operationId }) }));
   }
 }

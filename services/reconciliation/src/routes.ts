@@ -7,12 +7,15 @@ import {
   EffectRetryScheduled,
   EffectSucceeded,
   operatorMessages,
+  ProbeEffect,
   ProbeReported,
   ResolveCase,
   toolResultMessages,
+  toolTasks,
   topics,
+  type Pool,
 } from '@holdfast/protocol';
-import { on, type Service } from '@holdfast/runtime';
+import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, noCases, type CaseEvent, type RunCases } from './domain/case.js';
 import type { CaseHandlers } from './handlers.js';
 
@@ -52,6 +55,10 @@ export const reconciliation = (handle: CaseHandlers): Service<RunCases, CaseEven
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
+  // Nothing is sent again: a question without an answer is over at its time, and the next one is asked.
+  rebuild: {
+    sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: ProbeEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof ProbeEffect.schema._output>, turn) }],
+  },
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

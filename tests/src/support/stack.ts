@@ -12,7 +12,7 @@ export { SERVICES, type ServiceName };
 export const STACK_LIMIT_MS = 120_000;
 
 /** Built, not source: services run in processes of their own. */
-const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`../../../services/${service}/dist/main.js`, import.meta.url));
+export const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`../../../services/${service}/dist/main.js`, import.meta.url));
 
 export interface TestStackOptions {
   readonly instances?: Partial<Record<ServiceName, number>>;

@@ -50,7 +50,7 @@ class KafkaLaneGroup implements LaneGroup {
 
   constructor(options: LaneGroupOptions) {
     this.#options = options;
-    this.#now = options.now ?? Date.now;
+    this.#now = options.now ?? systemClock.now;
     this.sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
     this.#consumer = connect(options).consumer({
       groupId: options.groupId,
@@ -156,7 +156,9 @@ class KafkaLaneGroup implements LaneGroup {
       });
       return 'accepted';
     } catch (error) {
-      if (speaksOfRebalance(error)) this.#revoke();
+      // A refusal under an earlier membership says nothing about the present one.
+      const mine = this.#membership;
+      if (speaksOfRebalance(error) && mine?.memberId === membership.memberId && mine.generation === membership.generation) this.#revoke();
       return commitEndOf(error);
     }
   }

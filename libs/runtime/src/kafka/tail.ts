@@ -10,6 +10,8 @@ export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
   /** All lanes when absent. */
   readonly lanes?: readonly number[];
   readonly onRecord: (record: LogRecord) => void;
+  /** Called after each stretch of a lane; nothing more of that lane is delivered until it resolves. */
+  readonly hold?: () => Promise<void>;
   readonly onError?: (error: Error) => void;
 }
 
@@ -52,14 +54,14 @@ export async function tail(options: TailOptions): Promise<Tail> {
         void position(lanes.filter((lane) => options.lanes?.includes(lane) ?? true)).catch(fail);
       },
       onRevoked: () => undefined,
-      onRecords: (records) => {
+      onRecords: async (records) => {
         for (const record of records) {
           if (record.offset < (next.get(record.lane) ?? 0)) continue;
           next.set(record.lane, record.offset + 1);
           options.onRecord(record);
         }
+        await options.hold?.().catch(fail);
         check();
-        return Promise.resolve();
       },
       onCrash: fail,
     },

@@ -76,6 +76,15 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.#offsets[record.topic] = record.offset + 1;
   }
 
+  /** All records are handled; what follows is nobody's answer. */
+  handled(): void {
+    this.#record = null;
+  }
+
+  get inHand(): LogRecord | null {
+    return this.#record;
+  }
+
   mark(): Mark {
     return { rows: this.#rows.length, last: { ...this.#last }, undo: this.#undo.length, shared: this.#shared.length };
   }

@@ -24,6 +24,7 @@ export class Lane<State> {
   gone = false;
   /** Published up to this `seq`, as the publisher last said. */
   published: number;
+  #toTell: { readonly offsets: Readonly<Record<string, number>>; readonly seq: number } | null = null;
   readonly #streams = new Map<string, Cached<State>>();
 
   constructor(progress: Progress, backlog: ReadonlyMap<string, number>) {
@@ -38,6 +39,19 @@ export class Lane<State> {
   caughtUp(): boolean {
     for (const [topic, end] of this.backlog) if ((this.progress.offsets[topic] ?? 0) < end) return false;
     return true;
+  }
+
+  /** Offsets up to which all was decided and all that it led to is published, as far as known; looked at now and then. */
+  tellable(): Readonly<Record<string, number>> {
+    const before = this.#toTell;
+    const now = { offsets: this.progress.offsets, seq: this.progress.nextSeq - 1 };
+    if (this.published >= now.seq) {
+      this.#toTell = null;
+      return now.offsets;
+    }
+    if (before !== null && this.published < before.seq) return {};
+    this.#toTell = now;
+    return before?.offsets ?? {};
   }
 
   stream(id: string): Cached<State> | undefined {

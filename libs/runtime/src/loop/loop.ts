@@ -1,12 +1,14 @@
 import { serviceSource, type Message } from '@holdfast/protocol';
 import { crashPoint } from '../crash-point.js';
 import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Random } from '../ports.js';
-import type { LaneWrite, LockedStore, Store } from '../store/types.js';
+import { JournalReplaced, type LaneWrite, type LockedStore, type Store } from '../store/types.js';
 import { pause } from '../system.js';
 import { Lane } from './lane.js';
 import { Publisher } from './publisher.js';
 import type { Service } from './service.js';
 import type { Cached } from './streams.js';
+import { isDeterministic, JournalBehind, mend, message } from './faults.js';
+import { Telling } from './telling.js';
 import { decideTurn, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
@@ -73,10 +75,14 @@ export class Loop<State, Event extends Message> {
   /** Assignments are worked off one after the other, the newest last. */
   #assigning: Promise<void> = Promise.resolve();
   #assignments = 0;
+  readonly #telling: Telling;
+  /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
+  readonly #furthest = new Map<number, number>();
 
   constructor(options: LoopOptions<State, Event>) {
     this.#options = options;
     this.#inspector = new Inspector(options.service, options.laneOf);
+    this.#telling = new Telling(options.clock, (end) => this.count('progress told', end));
   }
 
   async start(): Promise<void> {
@@ -96,7 +102,7 @@ export class Loop<State, Event extends Message> {
     });
     this.#group = this.#options.join({
       onAssigned: (assignment) => this.#assigned(assignment),
-      onRevoked: () => undefined, // Every write is conditional on the epoch; what is decided may still be written.
+      onRevoked: () => this.#telling.hold(null), // Every write is conditional on the epoch; what is decided may still be written.
       onRecords: (records) => this.#arrived(records),
       onCrash: (error) => this.#options.onFatal(error),
     });
@@ -132,16 +138,13 @@ export class Loop<State, Event extends Message> {
 
   /** A stream's state as it stands in this instance's memory; undefined when it isn't held. */
   peek(stream: string): Cached<State> | undefined {
-    for (const lane of this.#lanes.values()) {
-      const cached = lane.stream(stream);
-      if (cached !== undefined && !lane.gone) return cached;
-    }
-    return undefined;
+    return [...this.#lanes.values()].find((lane) => !lane.gone && lane.stream(stream) !== undefined)?.stream(stream);
   }
 
   async #run(): Promise<void> {
     let lastWrite = this.#options.clock.now();
     while (!this.#stopping) {
+      this.#telling.tell(this.#group, [...this.#lanes.values()]);
       const works = this.#collect();
       if (works.length === 0) {
         this.#busySince = null;
@@ -229,15 +232,17 @@ export class Loop<State, Event extends Message> {
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
-    if (decided) crashPoint(`${service.name}.before-commit`);
+    const about = (): string[] => writes.flatMap(({ rows }) => rows.map(({ stream, type }) => `${stream}/${type}`));
+    if (decided) crashPoint(`${service.name}.before-commit`, about);
     const held = await this.#write(works, writes, locked);
-    if (decided) crashPoint(`${service.name}.after-commit`);
+    if (decided) crashPoint(`${service.name}.after-commit`, about);
     for (const { lane, write, apply, halted } of turn) {
       if (!held.has(lane.id)) {
         this.#lost(lane);
         continue;
       }
       apply();
+      this.#furthest.set(lane.id, write.progress.nextSeq);
       this.#publisher?.enqueue(write.rows);
       if (halted !== null) this.#halt(lane, halted);
       lane.trim((state, id) => service.agenda(state, id).open);
@@ -314,7 +319,7 @@ export class Loop<State, Event extends Message> {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
       if (record.offset > expected) {
-        this.#halt(lane, `offsets ${expected} to ${record.offset - 1} of ${record.topic}/${lane.id} are missing: retention or a lost topic took them before they were read`);
+        this.#halt(lane, `offsets ${expected} to ${record.offset - 1} of ${record.topic}/${lane.id} are gone: ${mend(this.#options.service.name)}`);
         return Promise.resolve();
       }
       lane.arriving.set(record.topic, record.offset + 1);
@@ -328,6 +333,7 @@ export class Loop<State, Event extends Message> {
 
   #assigned(assignment: Assignment): void {
     this.#assignments += 1;
+    this.#telling.hold(assignment.membership);
     const number = this.#assignments;
     this.#assigning = this.#assigning.then(() => this.#take(assignment, number)).catch((error: unknown) => this.#options.onFatal(error instanceof Error ? error : new Error(String(error))));
   }
@@ -351,6 +357,7 @@ export class Loop<State, Event extends Message> {
         this.#open(await this.#takeOver(wanted));
         return;
       } catch (error) {
+        if (error instanceof JournalReplaced || error instanceof JournalBehind) return this.#options.onFatal(error);
         this.#options.onAlarm('take-over', { lanes: wanted, error: message(error) });
         await pause(this.#options.clock, retryMs);
         retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
@@ -365,6 +372,8 @@ export class Loop<State, Event extends Message> {
     for (const { name } of service.inbound) ends.set(name, (await this.#group?.offsets(name)) ?? new Map<number, never>());
     const taken: Lane<State>[] = [];
     for (const mine of progress) {
+      const furthest = this.#furthest.get(mine.lane) ?? 0;
+      if (mine.nextSeq < furthest) throw new JournalBehind(service.name, mine.lane, mine.nextSeq, furthest);
       const offsets = { ...mine.offsets };
       const parked = { ...mine.parked };
       const backlog = new Map<string, number>();
@@ -378,11 +387,12 @@ export class Loop<State, Event extends Message> {
         // A mark beyond the topic's end is of another topic that had its name.
         if ((parked[topic] ?? 0) > bounds.next) parked[topic] = 0;
         if (known !== undefined && (known < bounds.first || known > bounds.next)) {
-          missing = `next offset of ${topic}/${mine.lane} is ${known}, the topic has ${bounds.first} to ${bounds.next}: messages are missing; rebuild the lane from the journals`;
+          missing = `${topic}/${mine.lane} is to be read from offset ${known} and has ${bounds.first} to ${bounds.next}: ${mend(service.name)}`;
         }
       }
       const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
-      await this.#publishRest(lane);
+      // What was committed and not known to be published goes out first, in order, before anything new.
+      await this.#publisher?.enqueueRest((after) => store.rowsAfter(lane.id, after, 1000), lane.published);
       const now = this.#options.clock.now();
       for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
         lane.agenda.load(entry);
@@ -394,18 +404,6 @@ export class Loop<State, Event extends Message> {
       taken.push(lane);
     }
     return taken;
-  }
-
-  /** What was committed and not known to be published goes out first, in order, before anything new. */
-  async #publishRest(lane: Lane<State>): Promise<void> {
-    let after = lane.published;
-    for (;;) {
-      const rows = await this.#options.store.rowsAfter(lane.id, after, 1000);
-      this.#publisher?.enqueue(rows);
-      const last = rows.at(-1);
-      if (last === undefined) return;
-      after = last.seq;
-    }
   }
 
   #open(lanes: readonly Lane<State>[]): void {
@@ -446,12 +444,4 @@ export class Loop<State, Event extends Message> {
     const name = `${what}: ${because}`;
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
   }
-}
-
-const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
-/** Errors that the same statement would meet again: bad data, violated constraints, missing tables; not outages or conflicts. */
-function isDeterministic(error: unknown): boolean {
-  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' && /^(22|23|42)/.test(code);
 }

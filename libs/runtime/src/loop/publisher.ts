@@ -43,6 +43,17 @@ export class Publisher {
     this.#running ??= this.#run();
   }
 
+  /** Queues all rows of a lane that come after a `seq`. */
+  async enqueueRest(rowsAfter: (seq: number) => Promise<readonly JournalRow[]>, seq: number): Promise<void> {
+    for (let after = seq; ; ) {
+      const rows = await rowsAfter(after);
+      const last = rows.at(-1);
+      if (last === undefined) return;
+      this.enqueue(rows);
+      after = last.seq;
+    }
+  }
+
   /** Forgets what is queued for lanes that another instance has taken: it publishes them itself. */
   drop(lanes: ReadonlySet<number>): void {
     this.#queue = this.#queue.filter(({ lane }) => !lanes.has(lane));
@@ -67,7 +78,8 @@ export class Publisher {
     let retryMs = RETRY_FIRST_MS;
     while (this.#queue.length > 0 && !this.#closed) {
       const rows = this.#queue.slice(0, ROWS_PER_PRODUCE);
-      crashPoint(`${this.#options.service}.before-publish`);
+      const about = (): string[] => rows.map(({ stream, type }) => `${stream}/${type}`);
+      crashPoint(`${this.#options.service}.before-publish`, about);
       try {
         await this.#options.writer.publish(rows.map((row) => toOutgoing(row, this.#options.source)));
       } catch (error) {
@@ -77,7 +89,7 @@ export class Publisher {
         retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
         continue;
       }
-      crashPoint(`${this.#options.service}.after-publish`);
+      crashPoint(`${this.#options.service}.after-publish`, about);
       retryMs = RETRY_FIRST_MS;
       const sent = new Set(rows);
       this.#queue = this.#queue.filter((row) => !sent.has(row));

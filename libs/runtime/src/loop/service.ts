@@ -38,6 +38,8 @@ export interface Turn<State, Event extends Message> {
   park(reason: string, message: string): void;
   /** The outsider's message in hand has its answer for good: read again it is skipped, with all before it on its topic. */
   answered(): void;
+  /** The record being handled; null in a look at a stream whose time has come. */
+  readonly inHand: LogRecord | null;
   /** Counts something, by name and reason: duplicates suppressed, stale fences refused … */
   count(what: string, because: string): void;
 }
@@ -104,6 +106,36 @@ export interface Service<State, Event extends Message> {
   readonly onUnreadable: (problem: Unreadable, turn: Turn<State, Event>) => void;
   /** A handler failed on this stream's message: deterministic, so it would fail again. */
   readonly onPoison: (stream: string, tenant: string, error: Error, turn: Turn<State, Event>) => void;
+  /** What a rebuild of the journal from the topics needs to know beyond the fold. */
+  readonly rebuild?: RebuildRules<State, Event>;
+}
+
+/** A row that spans lanes, as one stream's state has it. Of several words on one row that of the highest rank counts. */
+export interface SharedWord {
+  readonly key: string;
+  readonly data: string;
+  readonly rank: number;
+  /** Where words of one rank add up: this one together with the data of those before. Absent: the first one stays. */
+  readonly join?: (before: string) => string;
+}
+
+/** A message that the service sent on another topic, read back. */
+export interface SentRoute<State, Event extends Message> {
+  readonly topic: (name: string) => boolean;
+  readonly message: MessageType;
+  /** Records what the message shows to have been decided, where the streams don't hold it. */
+  readonly handle: (inbound: Inbound, turn: Turn<State, Event>) => void;
+}
+
+/** How a service's journal is made again from the topics when its database is new or older than they are. */
+export interface RebuildRules<State, Event extends Message> {
+  /** What a stream's state puts into rows that span lanes. */
+  readonly shared?: (stream: string, state: State) => readonly SharedWord[];
+  /** Own events, by type, that name the outsider's message that they answer: all before it on its topic has been decided. */
+  readonly answers?: Readonly<Record<string, (data: Json) => { readonly topic: string; readonly offset: number } | null>>;
+  readonly sent?: readonly SentRoute<State, Event>[];
+  /** Called for each open stream once all is folded: what it had sent may never have been published. */
+  readonly reopen?: (stream: string, turn: Turn<State, Event>) => void;
 }
 
 export interface Unreadable {

@@ -128,6 +128,7 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
         break; // Inspection ends at the first one.
     }
   }
+  draft.handled();
   const due = new Set(work.due);
   for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
   const write = draft.finish(due);

@@ -14,6 +14,8 @@ export const ServiceSettings = z.object({
   HOLDFAST_SESSION_TIMEOUT_MS: z.coerce.number().int().min(500).max(300_000).default(6000),
   /** Serves /healthz and /readyz there; none when absent. */
   HOLDFAST_HEALTH_PORT: port.optional(),
+  /** What a start does on a database that is new or older than the topics: refuse, or rebuild it first. */
+  HOLDFAST_REBUILD: z.enum(['refuse', 'auto']).default('refuse'),
   HOLDFAST_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),
 });
 export type ServiceSettings = z.infer<typeof ServiceSettings>;

@@ -21,6 +21,8 @@ export interface DatabaseOptions {
   readonly applicationName: string;
   readonly migrations?: readonly (new () => MigrationInterface)[];
   readonly poolSize?: number;
+  /** Milliseconds, 0 for none; 30,000 when absent. */
+  readonly statementTimeoutMs?: number;
 }
 
 /**
@@ -41,7 +43,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
       types: exactTypes,
       application_name: options.applicationName,
       connectionTimeoutMillis: 10_000,
-      options: '-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c statement_timeout=30000 -c synchronous_commit=on',
+      options: `-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c statement_timeout=${options.statementTimeoutMs ?? 30_000} -c synchronous_commit=on`,
     },
   });
   await source.initialize();

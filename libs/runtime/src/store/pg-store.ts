@@ -1,11 +1,13 @@
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { PoolClient } from 'pg';
-import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Store } from './types.js';
+import { JournalReplaced, type AgendaEntry, type JournalRow, type LaneWrite, type LockedStore, type Progress, type Store, type StreamHead } from './types.js';
 
-const COLUMNS = 'lane, seq, topic, prev, stream, type, version, time, tenant, hash, trace, data';
+export const COLUMNS = 'lane, seq, topic, prev, stream, type, version, time, tenant, hash, trace, data';
 
+/* Only for the journal that this process has opened: one that was rebuilt meanwhile has another name. */
 const TAKE = `
   insert into progress (lane, epoch) select lane, 1 from unnest($1::int[]) as wanted(lane)
+  where exists (select from incarnation where id = $2 and not rebuilding)
   on conflict (lane) do update set epoch = progress.epoch + 1
   returning *`;
 
@@ -47,27 +49,46 @@ const APPEND = `
   )
   select lane from held`;
 
+const LACKS = `
+  select h.n::int as n from unnest($2::text[], $3::bigint[], $4::text[]) with ordinality as h(stream, version, hash, n)
+  left join journal j on j.stream = h.stream and j.version = h.version and j.topic = $1
+  where j.hash is distinct from h.hash`;
+
 const LOCK = `select key, data from shared where key = any($1::text[]) order by key for update`;
 const ENSURE = `insert into shared (key) select unnest($1::text[]) on conflict do nothing`;
 
 /** A service's journal in PostgreSQL, reached through TypeORM's data source. */
 export class PgStore implements Store {
   readonly #source: DataSource;
+  #incarnation: string | null = null;
 
   constructor(source: DataSource) {
     this.#source = source;
   }
 
   async incarnation(): Promise<string> {
+    if (this.#incarnation !== null) return this.#incarnation;
     const rows = await this.#source.query<{ id: string }[]>('select id from incarnation');
     const id = rows[0]?.id;
     if (id === undefined) throw new Error('the table incarnation is empty: this database was not set up by `holdfast migrate`');
+    this.#incarnation = id;
     return id;
+  }
+
+  async rebuilding(): Promise<boolean> {
+    const rows = await this.#source.query<{ rebuilding: boolean }[]>('select rebuilding from incarnation');
+    return rows[0]?.rebuilding === true;
+  }
+
+  async lacks(topic: string, heads: readonly StreamHead[]): Promise<StreamHead[]> {
+    const rows = await this.#query<{ n: number }>('lacks', LACKS, [topic, heads.map(({ stream }) => stream), heads.map(({ version }) => version), heads.map(({ hash }) => hash)]);
+    return rows.flatMap(({ n }) => heads[n - 1] ?? []);
   }
 
   async takeLanes(lanes: readonly number[]): Promise<Progress[]> {
     // Ordered, so that two instances that take lanes at once can't wait for each other.
-    const rows = await this.#query<RawProgress>('take', TAKE, [[...lanes].sort((a, b) => a - b)]);
+    const rows = await this.#query<RawProgress>('take', TAKE, [[...lanes].sort((a, b) => a - b), await this.incarnation()]);
+    if (rows.length < lanes.length) throw new JournalReplaced();
     return rows.map(toProgress);
   }
 
@@ -216,7 +237,7 @@ function parameters(writes: readonly LaneWrite[]): unknown[] {
   ];
 }
 
-interface RawProgress {
+export interface RawProgress {
   readonly lane: number;
   readonly epoch: number;
   readonly offsets: string;
@@ -229,7 +250,7 @@ interface RawProgress {
 
 const counters = (text: string): Record<string, number> => JSON.parse(text) as Record<string, number>;
 
-const toProgress = (raw: RawProgress): Progress => ({
+export const toProgress = (raw: RawProgress): Progress => ({
   lane: raw.lane,
   epoch: raw.epoch,
   offsets: counters(raw.offsets),

@@ -56,4 +56,17 @@ export class Journal1764374400000 implements MigrationInterface {
   }
 }
 
-export const journalMigrations = [Journal1764374400000];
+/** A rebuild that was begun and not finished keeps every instance out. */
+export class Rebuilding1764440000000 implements MigrationInterface {
+  readonly name = 'Rebuilding1764440000000';
+
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query('alter table incarnation add column rebuilding boolean not null default false');
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('alter table incarnation drop column rebuilding');
+  }
+}
+
+export const journalMigrations = [Journal1764374400000, Rebuilding1764440000000];

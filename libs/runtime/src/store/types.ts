@@ -96,3 +96,18 @@ export interface Store {
   lock(keys: readonly string[]): Promise<LockedStore>;
   close(): Promise<void>;
 }
+
+/** An event, by its place in its stream's hash chain. */
+export interface StreamHead {
+  readonly stream: string;
+  readonly version: number;
+  readonly hash: string;
+}
+
+/** The journal that this process opened is no more: it is being rebuilt, or was. Only a new start can go on. */
+export class JournalReplaced extends Error {
+  override readonly name = 'JournalReplaced';
+  constructor() {
+    super('the journal is being rebuilt, or was since this instance started: it must start anew');
+  }
+}

@@ -7,7 +7,8 @@ import type { Watcher } from './stream.js';
 /** How a run ended. A quarantined one stands still until a person decides. */
 export type RunOutcome<Output = Json> =
   | { readonly status: 'completed'; readonly output: Output; readonly verified?: boolean | undefined }
-  | { readonly status: 'completed_partially'; readonly output: Output; readonly because: string }
+  /** `output` is null when its time ran out before its code gave one. */
+  | { readonly status: 'completed_partially'; readonly output: Output | null; readonly because: string }
   | { readonly status: 'failed'; readonly failure: Failure }
   /** By an operator's word, or with its parent. What it did until then stands, unless it was compensated. */
   | { readonly status: 'cancelled'; readonly reason: string; readonly by: string }
@@ -92,8 +93,9 @@ export async function outcomeOf(end: End, run: RunId, tenant: Tenant, artifacts:
   const { ending } = end;
   switch (ending.status) {
     case 'completed':
-    case 'completed_partially':
       return { ...ending, output: await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
+    case 'completed_partially':
+      return { ...ending, output: ending.output === undefined ? null : await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
     case 'failed':
     case 'cancelled':
     case 'expired':

@@ -65,6 +65,17 @@ export class LaneTaker {
     this.#era += 1;
   }
 
+  /** Nothing is held any more. */
+  ended(): void {
+    this.#era += 1;
+    this.#taken.clear();
+  }
+
+  /** Lanes that are announced and open, or were until a rebalance that is under way. */
+  get lanes(): number[] {
+    return [...this.#taken].sort((a, b) => a - b);
+  }
+
   #lose(lane: number, because: string): void {
     this.#taken.delete(lane);
     this.#parts.host.forget(lane);

@@ -1,4 +1,5 @@
 import type { Outcome, Report } from '@holdfast/protocol';
+import type { CrashPoint } from '@holdfast/runtime';
 import type { Firing } from './firing.js';
 import type { Hold } from './hold.js';
 import type { LocalCall } from './port.js';
@@ -11,7 +12,7 @@ export interface LocalFiringParts {
   readonly runs: Runs;
   readonly slots: Slots;
   /** Passed by name where a test may kill the process. */
-  readonly crashPoint: (name: string) => void;
+  readonly crashPoint: CrashPoint;
 }
 
 /**
@@ -60,7 +61,8 @@ export class LocalFiring {
     else await new Promise<void>((enter) => slots.acquire(enter));
     this.#inFlight += 1;
     try {
-      crashPoint('local.before-call');
+      const about = (): string[] => [`${call.run}/${call.step}`];
+      crashPoint('local.before-call', about);
       const outcome = await firing.fire(
         {
           tool: call.tool,
@@ -77,7 +79,7 @@ export class LocalFiring {
         },
         check,
       );
-      crashPoint('local.after-call');
+      crashPoint('local.after-call', about);
       return outcome;
     } finally {
       slots.release();

@@ -1,5 +1,5 @@
 import { encodeHeaders, VALUE_BYTES_MAX, type Message } from '@holdfast/protocol';
-import type { Clock, LogWriter, Outgoing } from '@holdfast/runtime';
+import type { Clock, CrashPoint, LogWriter, Outgoing } from '@holdfast/runtime';
 import { messageOf, ValueTooLarge } from '../errors.js';
 import type { WorkerLog } from './log.js';
 
@@ -19,6 +19,8 @@ export interface OutboxParts {
   readonly source: string;
   /** Unique for this process: message ids begin with it. */
   readonly incarnation: string;
+  /** Passed by name where a test may kill the process. */
+  readonly crashPoint?: CrashPoint;
 }
 
 export interface Delivery {
@@ -127,7 +129,7 @@ export class Outbox {
     while (!this.#closed) {
       const wanted = batch.filter(({ waiting }) => waiting.wanted?.() ?? true);
       try {
-        if (wanted.length > 0) await this.#parts.writer.publish(wanted.map(({ record }) => record));
+        if (wanted.length > 0) await this.#publish(wanted);
         break;
       } catch (error) {
         tries += 1;
@@ -141,6 +143,14 @@ export class Outbox {
     }
     if (this.#queue.length > 0) this.#schedule();
     else for (const resolve of this.#idle.splice(0)) resolve();
+  }
+
+  async #publish(units: readonly Unit[]): Promise<void> {
+    const { writer, crashPoint } = this.#parts;
+    const about = (): string[] => units.map(({ record }) => `${record.key}/${String(record.headers['ce_type'])}`);
+    crashPoint?.('worker.before-publish', about);
+    await writer.publish(units.map(({ record }) => record));
+    crashPoint?.('worker.after-publish', about);
   }
 
   #nextBatch(): Unit[] {

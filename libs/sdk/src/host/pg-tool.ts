@@ -1,4 +1,5 @@
 import { describeIssues, type EffectClass, type Json } from '@holdfast/protocol';
+import { systemClock } from '@holdfast/runtime/system';
 import type { Pool, PoolClient } from 'pg';
 import type { z } from 'zod';
 import { applied, notApplied, type Probe, type ProbeAnswer, type ProbeContext } from '../define/probe.js';
@@ -45,7 +46,7 @@ export function pgTool<Input extends z.ZodType, Output extends z.ZodType>(spec: 
       if (known !== undefined) throw failed('transient', `attempt ${context.attempt} was voided by a probe before it began`);
       const result: unknown = await execute(args, client, context);
       await record(client, context, checked(result, spec.output));
-      if (Date.now() > context.deadline) throw failed('transient', 'the attempt took longer than its time-out');
+      if (systemClock.now() > context.deadline) throw failed('transient', 'the attempt took longer than its time-out');
       return result;
     });
   // Voids this attempt and all before it unless the operation is applied, by whichever attempt: final either way.

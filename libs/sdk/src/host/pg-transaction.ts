@@ -1,3 +1,4 @@
+import { systemClock } from '@holdfast/runtime/system';
 import type { PoolClient } from 'pg';
 import { Failed, HoldfastError, MayHaveApplied, messageOf, Rejected } from '../errors.js';
 
@@ -52,7 +53,7 @@ export class Transaction {
   /** Until the commit is sent nothing can have been applied: every error rolls back, and says so. */
   async #uncommitted<T>({ deadline }: Deadlined, work: (transaction: Transaction) => Promise<T>): Promise<T> {
     try {
-      const ms = Math.min(TIMEOUT_MS_MAX, Math.max(1, Math.ceil(deadline - Date.now())));
+      const ms = Math.min(TIMEOUT_MS_MAX, Math.max(1, Math.ceil(deadline - systemClock.now())));
       // A frozen host must not hold the key for ever, since the probe waits for this transaction; nor may anybody wait for ever.
       await this.client.query(`begin isolation level read committed; set local idle_in_transaction_session_timeout = ${ms}; set local lock_timeout = ${ms}`);
       return await work(this);
@@ -90,7 +91,7 @@ const ignored = (): void => undefined;
 
 /** Waits for a connection until the attempt's deadline; one that comes later goes straight back. */
 async function connectInTime(connect: Connect, { deadline }: Deadlined): Promise<PoolClient> {
-  const remainingMs = Math.max(0, deadline - Date.now());
+  const remainingMs = Math.max(0, deadline - systemClock.now());
   let timer: NodeJS.Timeout | undefined;
   let late = false;
   const connecting = connect();

@@ -45,7 +45,7 @@ export interface RunEar {
   tryAnswered(answer: { step: Step; attempt: Attempt; retryAt: number | null }): void;
   refused(refusal: { intent: string; step?: Step | undefined; reason: string; message: string }): void;
   /** The orchestrator has let the run go (it waits, is paused, is cancelled): the code stops, and asks for nothing more. */
-  dropped(because: string): void;
+  dropped(because: string, cancelled: boolean): void;
   /** The run has moved elsewhere, or the worker stops: the code must make no further progress. */
   abandon(because: string): void;
 }

@@ -1,6 +1,6 @@
 import { unreachable } from '@holdfast/kernel';
 import { describeIssues, ProbeReported, type Evidence, type Fence, type Message, type MessageOf, type ProbeAnswer as ReportedAnswer, type ProbeEffect, type RunId, type Tenant, type WorkerId } from '@holdfast/protocol';
-import type { Clock } from '@holdfast/runtime';
+import type { Clock, CrashPoint } from '@holdfast/runtime';
 import { z } from 'zod';
 import { stillUnknown, type Probe, type ProbeAnswer } from '../define/probe.js';
 import type { ToolDefinition } from '../define/tool.js';
@@ -18,7 +18,7 @@ export interface ProbingParts {
   /** Writes to `tool.results`. Never rejects. */
   send(run: RunId, tenant: Tenant, message: Message): Promise<void>;
   /** Passed by name where a test may kill the process. */
-  readonly crashPoint: (name: string) => void;
+  readonly crashPoint: CrashPoint;
 }
 
 /** One question of the reconciliation service. */
@@ -101,11 +101,13 @@ export class Probing {
   /** Reports what the question came to. Never rejects. */
   async #answer({ run, tenant, data }: ProbeTask, ask: () => unknown, tool?: ToolDefinition): Promise<void> {
     this.#inFlight += 1;
+    const about = (): string[] => [`${run}/${data.step}`];
+    this.#parts.crashPoint('host.before-probe', about);
     const at = this.#parts.clock.now(); // No reading is younger than its answer, nor older than its asking.
     const answer = await this.#read({ run, tenant, at, tool }, ask).catch((error: unknown): ReportedAnswer => ({ status: 'still_unknown', message: messageOf(error) }));
-    this.#parts.crashPoint('host.after-probe');
-    const { step, key, attempt, probe } = data;
-    await this.#parts.send(run, tenant, ProbeReported({ step, key, attempt, probe, answer, worker: this.#parts.worker }));
+    this.#parts.crashPoint('host.after-probe', about);
+    const { step, key, attempt, probe, issuedAt } = data;
+    await this.#parts.send(run, tenant, ProbeReported({ step, key, attempt, probe, ...(issuedAt === undefined ? {} : { issuedAt }), answer, worker: this.#parts.worker }));
     this.#inFlight -= 1;
     if (this.#inFlight === 0) for (const resolve of this.#idle.splice(0)) resolve();
   }

@@ -162,7 +162,7 @@ export class Runs {
         return;
       }
       case 'RunDropped':
-        this.#drop(run, message.data.fence, message.data.because);
+        this.#drop(run, message.data.fence, message.data.because, message.data.cancelled === true);
         return;
       case 'TryAnswered': {
         const { fence, step, attempt, retryAt } = message.data;
@@ -209,12 +209,12 @@ export class Runs {
     });
   }
 
-  #drop(run: RunId, fence: Fence, because: string): void {
+  #drop(run: RunId, fence: Fence, because: string, cancelled: boolean): void {
     if (this.#partial.get(run)?.pages.some((page) => page.fence === fence) === true) this.#partial.delete(run);
     const held = this.#held.get(run);
     if (held?.fence !== fence) return;
     this.#held.delete(run); // First: nothing of it may fire any more.
-    held.execution.dropped(because);
+    held.execution.dropped(because, cancelled);
   }
 
   #abandon(run: RunId, because: string): void {

@@ -1,9 +1,10 @@
 import { hostname } from 'node:os';
 import { randomUUID } from 'node:crypto';
 import { DEFAULT_POOL, describeIssues, Pool, WorkerId } from '@holdfast/protocol';
-import type { Clock, Random } from '@holdfast/runtime';
+import type { CrashPoint } from '@holdfast/runtime';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
+import { systemClock, systemRandom } from '@holdfast/runtime/system';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
@@ -75,8 +76,8 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
     readLane: (topic, lane, from, to) => readLane(brokers, topic, lane, from, to),
     execute: executeWith(tools, artifacts, log, options.callbacks ?? callbackSettings(process.env)),
     artifacts,
-    clock,
-    random,
+    clock: systemClock,
+    random: systemRandom,
     log,
     concurrency: positive(options.concurrency ?? CONCURRENCY, 'concurrency'),
     irreversibleConcurrency: positive(options.irreversibleConcurrency ?? IRREVERSIBLE_CONCURRENCY, 'irreversibleConcurrency'),
@@ -110,18 +111,8 @@ async function makeWorker(parts: WorkerParts): Promise<Worker> {
 
 const artifactsOf = async (place: string | undefined): Promise<ServedArtifacts | undefined> => (place === undefined || place === '' ? undefined : openArtifactStore(place));
 
-const clock: Clock = {
-  now: Date.now,
-  after: (delayMs, callback) => {
-    const timer = setTimeout(callback, delayMs);
-    return () => clearTimeout(timer);
-  },
-  soon: (callback) => void setImmediate(callback),
-};
-const random: Random = { next: Math.random, uuid: randomUUID };
-
 /** Loaded only when a test has armed one: the runtime's other parts are not a worker's business. */
-async function armedCrashPoint(): Promise<(name: string) => void> {
+async function armedCrashPoint(): Promise<CrashPoint> {
   if (process.env['HOLDFAST_CRASH_AT'] === undefined) return () => undefined;
   return (await import('@holdfast/runtime')).crashPoint;
 }

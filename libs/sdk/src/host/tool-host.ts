@@ -1,6 +1,6 @@
 import { unreachable } from '@holdfast/kernel';
 import { EffectHeartbeat, EffectReported, topics, type Json, type Message, type Outcome, type Report, type RunId, type WorkerId } from '@holdfast/protocol';
-import type { Clock, CommitEnd, LaneGroup, LogRecord, Membership } from '@holdfast/runtime';
+import type { Clock, CommitEnd, CrashPoint, LaneGroup, LogRecord, Membership } from '@holdfast/runtime';
 import type { ToolDefinition } from '../define/tool.js';
 import { messageOf } from '../errors.js';
 import type { Firing, Shot } from './firing.js';
@@ -32,7 +32,7 @@ export interface ToolHostParts {
   /** For irreversible effects: what one crash can leave unknown at most. */
   readonly irreversibleSlots: Slots;
   /** Passed by name where a test may kill the process. */
-  readonly crashPoint: (name: string) => void;
+  readonly crashPoint: CrashPoint;
   /** Told of every end, for the run that may live in this process. */
   readonly onReport: (run: RunId, report: Report) => void;
 }
@@ -226,6 +226,7 @@ export class ToolHost {
       if (last === undefined) continue;
       irreversibleSlots.reserve(tasks.length);
       for (const task of tasks) this.#dequeue(task);
+      this.#parts.crashPoint('host.before-commit', () => tasks.map(nameOf));
       this.#commit(lane, last.polled, last.offset + 1, last.seen, (end) => this.#decide(tasks, lane, end));
     }
   }
@@ -273,7 +274,7 @@ export class ToolHost {
     for (const task of tasks) {
       if (end === 'accepted') {
         task.state = 'firing';
-        this.#parts.crashPoint('host.after-commit');
+        this.#parts.crashPoint('host.after-commit', () => [nameOf(task)]);
         void this.#fireCommitted(task, lane);
       } else {
         this.#parts.irreversibleSlots.release();
@@ -303,11 +304,13 @@ export class ToolHost {
 
   async #fire(task: Task, check: () => Outcome | 'unsaid' | undefined, late: ((outcome: Outcome) => void) | undefined, release: () => void): Promise<void> {
     this.#inFlight += 1;
+    const about = (): string[] => [nameOf(task)];
     try {
+      this.#parts.crashPoint('host.before-call', about);
       const outcome = await this.#call(task, check, late).finally(release);
-      this.#parts.crashPoint('host.after-call');
+      this.#parts.crashPoint('host.after-call', about);
       if (outcome !== 'unsaid') await this.#report(task, outcome);
-      this.#parts.crashPoint('host.after-report');
+      this.#parts.crashPoint('host.after-report', about);
     } finally {
       this.#inFlight -= 1;
       if (this.#inFlight === 0) for (const resolve of this.#idle.splice(0)) resolve();
@@ -355,3 +358,5 @@ export class ToolHost {
     });
   }
 }
+
+const nameOf = ({ run, data }: Task): string => `${run}/${data.step}`;

@@ -1,5 +1,5 @@
 import { AgentDeclared, AnnounceLane, contractKey, contractWarnings, DEFAULT_TENANT, laneStream, runTasks, ToolDeclared, toolTasks, topics, type Pool, type WorkerId } from '@holdfast/protocol';
-import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Random } from '@holdfast/runtime';
+import type { Assignment, Clock, CrashPoint, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Random } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition, messageOf } from '../errors.js';
@@ -11,6 +11,7 @@ import type { WorkerLog } from './log.js';
 import { Outbox } from './outbox.js';
 import type { ArtifactPort, RunPort } from './port.js';
 import { Runs, type Execute } from './runs.js';
+import { Showing } from './showing.js';
 import { Slots } from './slots.js';
 import { ToolHost } from './tool-host.js';
 
@@ -35,7 +36,7 @@ export interface WorkerParts {
   /** How many irreversible effects may be in flight: what one crash can leave unknown at most. */
   readonly irreversibleConcurrency: number;
   /** Passed by name where a test may kill the process. */
-  readonly crashPoint: (name: string) => void;
+  readonly crashPoint: CrashPoint;
 }
 
 /** How long stopping waits for Kafka to take what is still to be written, milliseconds. */
@@ -52,6 +53,7 @@ export class Worker {
   readonly #local: LocalFiring;
   readonly #host: ToolHost;
   readonly #taker: LaneTaker;
+  readonly #showing: Showing;
   #stopped: Promise<void> | undefined;
 
   constructor(parts: WorkerParts) {
@@ -66,7 +68,7 @@ export class Worker {
       onRecords: (records, polled) => this.#receive(records, polled),
       onCrash: (error) => this.#crashed(error),
     };
-    this.#outbox = new Outbox({ writer, clock, log, source: `worker/${id}`, incarnation: random.uuid() });
+    this.#outbox = new Outbox({ writer, clock, log, crashPoint: parts.crashPoint, source: `worker/${id}`, incarnation: random.uuid() });
     // The group derives from the pool alone, never from a version: else two versions would both fire a task.
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });
@@ -102,6 +104,20 @@ export class Worker {
       readLane: parts.readLane,
       announce: (lane, generation, taken, wanted) => this.#announce(lane, generation, taken, wanted),
     });
+    this.#showing = new Showing({
+      writer,
+      clock,
+      source: `worker/${id}`,
+      facts: () => ({
+        worker: id,
+        pool,
+        agents: parts.agents.map(named),
+        tools: parts.tools.map(named),
+        lanes: this.#taker.lanes,
+        generation: this.#hold.membership?.generation ?? null,
+        runs: this.#runs.size,
+      }),
+    });
   }
 
   get id(): WorkerId {
@@ -112,6 +128,7 @@ export class Worker {
   async start(): Promise<void> {
     await this.#publishContracts();
     await this.#group.start();
+    this.#showing.start();
   }
 
   /**
@@ -139,6 +156,8 @@ export class Worker {
     await this.#within(FLUSH_MS, this.#host.save());
     this.#hold.end();
     this.#outbox.close();
+    this.#taker.ended();
+    await this.#within(FLUSH_MS, this.#showing.end());
     await this.#group.stop().catch((error: unknown) => log.warn('leaving the group failed; it will notice by itself', { error: messageOf(error) }));
     await this.#parts.writer.close();
   }
@@ -198,7 +217,7 @@ export class Worker {
       lane,
       worker: id,
       generation,
-      agents: agents.map(({ name, version }) => ({ name, version })),
+      agents: agents.map(named),
       tools: [...new Set(tools.map(({ name }) => name))],
       taken: { ...taken },
     });
@@ -217,6 +236,8 @@ export class Worker {
     await Promise.all(sent);
   }
 }
+
+const named = ({ name, version }: { readonly name: string; readonly version: string }): { name: string; version: string } => ({ name, version });
 
 /** @throws InvalidDefinition when two share a name and a version */
 function byName<T extends { readonly name: string; readonly version: string }>(kind: string, definitions: readonly T[]): Map<string, T> {

@@ -50,6 +50,8 @@ export class Calls {
   adopted = 0;
   /** Local attempts whose report is still to come. */
   inFlight = 0;
+  /** The run was let go for good. */
+  #cancelled = false;
   /** What came before the code asked for the step again. */
   readonly #early = new Map<Step, { readonly report: Report; readonly seen: boolean }>();
 
@@ -115,7 +117,11 @@ export class Calls {
         if (core.phase === 'stopped') return;
         if (report !== 'lease_lost') return this.#reported(entry, report);
         entry.fired = false;
-        if (core.phase === 'let_go') return this.#landed(entry);
+        if (core.phase === 'let_go') {
+          this.#notFired(entry.step, call.attempt);
+          core.outgoing.flush();
+          return this.#landed(entry);
+        }
         // Nothing fired. Should the lane be lost, this run is abandoned; else the hold is soon fresh again.
         entry.cancel = core.port.after(LEASE_RECHECK_MS, () => {
           if (!halted(core)) this.fire(entry, call);
@@ -131,8 +137,25 @@ export class Calls {
   }
 
   /** The run is let go: what has not fired by now never will under this fence. */
-  letGo(): void {
-    for (const entry of this.core.completions.open.values()) if (!entry.fired) this.#land(entry);
+  letGo(cancelled: boolean): void {
+    const { completions, history, outgoing } = this.core;
+    this.#cancelled = cancelled;
+    for (const { step, group, ...entry } of completions.open.values()) {
+      // Some of a group may never report: its others are told all the same.
+      for (const { report, bytes } of group?.reported.splice(0) ?? []) outgoing.settle(report, bytes);
+      if (entry.inFlight && !entry.fired && !history.has(step)) this.#notFired(step, 1);
+    }
+    for (const { call, fire, attempt, outcome } of history.calls()) {
+      const entry = completions.open.get(call.step);
+      const isOpen = fire === 'local' && outcome === undefined && (entry === undefined ? history.awaits(call.step) : !entry.fired);
+      if (isOpen) this.#notFired(call.step, attempt);
+    }
+    for (const entry of completions.open.values()) if (!entry.fired) this.#land(entry);
+  }
+
+  /** Whoever gets a run next fires what has not fired; of a cancelled one nobody else would ever say so. */
+  #notFired(step: Step, attempt: number): void {
+    if (this.#cancelled) this.core.outgoing.settle(notFired(step, attempt), OVERHEAD_BYTES);
   }
 
   #landed(entry: Entry): void {
@@ -253,7 +276,7 @@ export class Calls {
     this.#keep(entry, report, (kept, bytes, told) => {
       const { core } = this;
       this.#land(entry);
-      if (entry.group === null) {
+      if (entry.group === null || core.phase === 'let_go') {
         core.outgoing.settle(kept, bytes);
         told();
       } else {
@@ -294,6 +317,16 @@ export class Calls {
     });
   }
 }
+
+/** An attempt that was never made. Of one before it, by a worker that was lost, nobody here knows. */
+const notFired = (step: Step, attempt: number): Report => ({
+  step,
+  attempt,
+  outcome:
+    attempt === 1
+      ? { status: 'failed', failure: { class: 'cancelled', message: 'its run was cancelled before it fired', notApplied: true }, evidence: { kind: 'host' } }
+      : { status: 'unknown', cause: 'host_lost', message: `its run was cancelled before attempt ${attempt} fired; the worker of an earlier one was lost` },
+});
 
 /** Bytes of an outcome's JSON text that are not counted as overhead, an upper bound: one UTF-16 unit is \uXXXX at its longest. */
 function bytesIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {

@@ -12,7 +12,7 @@ import { HALT, halted, Tracker, type Core } from './core.js';
 import { Ending } from './ending.js';
 import type { Grant } from './grant.js';
 import type { Group } from './group.js';
-import { History, type Mismatch } from './history.js';
+import { History, type Mismatch, type OnNew } from './history.js';
 import { Outgoing } from './outgoing.js';
 import { Scope } from './scope.js';
 import { Waits } from './waits.js';
@@ -29,6 +29,8 @@ export interface RunExecutorOptions {
   readonly callbacks?: CallbackSettings | undefined;
   /** Something that an operator should hear of. */
   readonly onTrouble?: ((message: string) => void) | undefined;
+  /** Told of each step that is not recorded, before anything of it happens; may throw `HALT` to leave the code waiting there. */
+  readonly onNew?: OnNew | undefined;
 }
 
 /** What became of a run in this worker. */
@@ -61,6 +63,7 @@ export class RunExecutor implements RunEar {
   readonly #refusedSteps = new Set<string>();
   readonly #abort = new AbortController();
   #state: RunState = 'running';
+  #handedOver = 0;
   #resolveFinished: () => void = () => undefined;
 
   constructor(options: RunExecutorOptions) {
@@ -88,6 +91,16 @@ export class RunExecutor implements RunEar {
   /** Recorded calls whose arguments the code worded otherwise; the recorded ones stood. */
   get adopted(): number {
     return this.#calls.adopted;
+  }
+
+  /** How many completions the code has been told of. */
+  get handedOver(): number {
+    return this.#handedOver;
+  }
+
+  /** The first recorded step that the code has not come to yet. */
+  get unasked(): { readonly step: Step; readonly recorded: string } | undefined {
+    return this.#core.history.firstUnasked();
   }
 
   /** Starts the agent's code; it runs until its first wait before this returns. */
@@ -136,11 +149,11 @@ export class RunExecutor implements RunEar {
     this.#refusedStep(step, refusalOf(intent, step, reason, message));
   }
 
-  dropped(because: string): void {
+  dropped(because: string, cancelled = false): void {
     const core = this.#core;
     if (this.#state === 'finished' || halted(core)) return;
     core.phase = 'let_go';
-    this.#calls.letGo();
+    this.#calls.letGo(cancelled);
     core.completions.stop();
     core.tracker.clear();
     core.outgoing.letGo();
@@ -217,14 +230,17 @@ export class RunExecutor implements RunEar {
   }
 
   #makeCore(): Core {
-    const { grant, port, artifacts, onTrouble } = this.#options;
+    const { grant, port, artifacts, onTrouble, onNew } = this.#options;
     const { run, tenant, fence } = grant;
-    const history = new History(grant.steps);
+    const history = new History(grant.steps, onNew);
     const outgoing = new Outgoing({ run, tenant, fence, port, onLost: (error) => this.abandon(`its intents could not be written: ${messageOf(error)}`) });
     const completions = new Completions({
       observed: grant.observed,
       replays: grant.steps.length > 0,
-      onHandOver: (step) => outgoing.observe(step),
+      onHandOver: (step) => {
+        this.#handedOver += 1;
+        outgoing.observe(step);
+      },
       onClosed: () => this.#ending.progressed(true),
       onIdle: () => this.#idle(),
       allAsked: () => history.unasked === 0,

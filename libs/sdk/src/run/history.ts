@@ -43,6 +43,9 @@ export function describe(step: HistoryStep): string {
 
 export const describeAsked = (kind: AskedKind, name: string): string => (kind === name ? kind : `${kind} ${name}`);
 
+/** Told of each step that is not recorded, before anything of it happens; may throw to keep it from happening. */
+export type OnNew = (step: Step, asked: string) => void;
+
 /** What is recorded of a run, and which of it the code has asked for again. */
 export class History {
   readonly #recorded = new Map<Step, Recorded>();
@@ -51,8 +54,10 @@ export class History {
   /** Highest number recorded in a scope, by the prefix of its steps. */
   readonly #last = new Map<string, number>();
   #unasked: number;
+  readonly #onNew: OnNew | undefined;
 
-  constructor(steps: readonly HistoryStep[]) {
+  constructor(steps: readonly HistoryStep[], onNew?: OnNew) {
+    this.#onNew = onNew;
     // Of a step that failed and was tried again there may be several entries: the last one stands.
     steps.forEach((step, rank) => {
       const cursor = cursorOf(step);
@@ -71,6 +76,17 @@ export class History {
     return this.#recorded.has(step);
   }
 
+  /** Recorded calls. */
+  calls(): Extract<HistoryStep, { kind: 'call' }>[] {
+    return [...this.#recorded.values()].flatMap(({ step }) => (step.kind === 'call' ? [step] : []));
+  }
+
+  /** The first recorded step that the code has not come to. */
+  firstUnasked(): { readonly step: Step; readonly recorded: string } | undefined {
+    for (const [step, { step: recorded, asked }] of this.#recorded) if (!asked) return { step, recorded: describe(recorded) };
+    return undefined;
+  }
+
   /** True while the code has not come to a recorded step. */
   awaits(step: Step): boolean {
     return this.#recorded.get(step)?.asked === false;
@@ -78,11 +94,13 @@ export class History {
 
   /** The code asks for a step, for the first time in this life of the run. */
   ask(step: Step, kind: AskedKind, name: string): Answer {
-    if (this.#unasked === 0) return NEW;
-    const recorded = this.#recorded.get(step);
     const asked = (): string => describeAsked(kind, name);
+    if (this.#unasked === 0 && this.#onNew === undefined) return NEW;
+    const recorded = this.#recorded.get(step);
     if (recorded === undefined) {
-      return this.#branches.has(step) ? mismatch(step, 'a group of branches', asked()) : NEW;
+      if (this.#branches.has(step)) return mismatch(step, 'a group of branches', asked());
+      this.#onNew?.(step, asked());
+      return NEW;
     }
     if (!recorded.asked) {
       recorded.asked = true;

@@ -152,7 +152,7 @@ export interface Run {
 
   /**
    * Starts another run and waits for its output.
-   * @throws ChildFailed it ended otherwise than completed
+   * @throws ChildFailed it ended otherwise than completed, or ran out of time before it had an output
    * @throws WaitExpired it took longer than the deadline allows
    */
   child<Input extends z.ZodType, Output extends z.ZodType>(agent: AgentReference<Input, Output>, input: z.input<Input>, options?: ChildOptions): Promise<z.output<Output>>;

@@ -270,8 +270,8 @@ export function task(options: TaskOptions): Pick<LogRecord, 'key' | 'headers' | 
 }
 
 /** Reconciliation asks about the effect of the task with number `of`. */
-export function question(options: { seq: number; prev?: number; of?: number; tool?: string; attempt?: number; probe?: number; answerBy?: number; timeoutMs?: number; operationId?: string; args?: Json; lane?: number }): Pick<LogRecord, 'key' | 'headers' | 'value'> {
-  const { seq, of = 1, tool = 'pay', attempt = 1, lane = 0, operationId } = options;
+export function question(options: { seq: number; prev?: number; of?: number; tool?: string; attempt?: number; probe?: number; answerBy?: number; timeoutMs?: number; operationId?: string; issuedAt?: number; args?: Json; lane?: number }): Pick<LogRecord, 'key' | 'headers' | 'value'> {
+  const { seq, of = 1, tool = 'pay', attempt = 1, lane = 0, operationId, issuedAt } = options;
   const data = ProbeEffect({
     step: Step.parse(String(of)),
     key: keyOf(of),
@@ -281,6 +281,7 @@ export function question(options: { seq: number; prev?: number; of?: number; too
     args: options.args ?? { n: of },
     probe: options.probe ?? 1,
     ...(operationId === undefined ? {} : { operationId }),
+    ...(issuedAt === undefined ? {} : { issuedAt }),
     answerBy: options.answerBy ?? 9_000_000,
     timeoutMs: options.timeoutMs ?? 10_000,
   });

@@ -40,10 +40,10 @@ const answered = async (made: Asking, count = 1): Promise<ReportedAnswer[]> => {
 test('a probe is asked with the arguments and the names of the attempt, without a commit, and its answer is reported', async () => {
   const made = await open(({ n }) => applied({ receipt: n }, 'pm_7 carries the key'));
   const { broker, clock, asked, tools } = made;
-  broker.append(TASKS, 0, question({ seq: 1, of: 7, attempt: 2, probe: 3, operationId: 'op-9', timeoutMs: 400 }));
+  broker.append(TASKS, 0, question({ seq: 1, of: 7, attempt: 2, probe: 3, operationId: 'op-9', timeoutMs: 400, issuedAt: 5 }));
   expect(await answered(made)).toEqual([{ status: 'applied', result: { value: { receipt: 7 } }, evidence: { kind: 'probe', note: 'pm_7 carries the key', at: clock.now() } }]);
   expect(asked).toMatchObject([{ args: { n: 7 }, context: { operationKey: keyOf(7), attempt: 2, probe: 3, operationId: 'op-9', fence: 1, deadline: clock.now() + 400, run: 'run-1', step: '7' } }]);
-  expect(broker.sent('ProbeReported')).toMatchObject([{ step: '7', key: keyOf(7), attempt: 2, probe: 3, worker: 'worker-a' }]);
+  expect(broker.sent('ProbeReported')).toMatchObject([{ step: '7', key: keyOf(7), attempt: 2, probe: 3, issuedAt: 5, worker: 'worker-a' }]);
   expect([tools.fired, broker.commits]).toEqual([[], []]);
 });
 

@@ -29,7 +29,7 @@ test('with nothing in flight it leaves at once', async () => {
   const made = await open();
   const events = order(made);
   await made.worker.stop(10_000);
-  expect(events).toEqual(['left', 'closed']);
+  expect(events).toEqual(['WorkerSeen', 'left', 'closed']);
 });
 
 test('what fired may end, its result is written, then the group is left, then the writer closed; nothing new fires', async () => {
@@ -46,7 +46,7 @@ test('what fired may end, its result is written, then the group is left, then th
   expect(events).toEqual([]);
   end.open({ ok: true });
   await stopped;
-  expect(events).toEqual(['EffectReported', 'EffectReported', 'left', 'closed']);
+  expect(events).toEqual(['EffectReported', 'EffectReported', 'WorkerSeen', 'left', 'closed']);
   expect([...tools.fired].sort()).toEqual([1, 3]);
   expect(report(1)).toMatchObject([{ status: 'succeeded' }]);
 });
@@ -144,7 +144,7 @@ test('stopping twice is one stop', async () => {
   const made = await open();
   const events = order(made);
   await Promise.all([made.worker.stop(10), made.worker.stop(10)]);
-  expect(events).toEqual(['left', 'closed']);
+  expect(events).toEqual(['WorkerSeen', 'left', 'closed']);
 });
 
 test('nothing is left running: no timer keeps a stopped worker', async () => {

@@ -267,7 +267,7 @@ export class TestWorld {
           case 'expired':
             return ending;
           default:
-            return { status: ending.status, output: 'value' in ending.output ? ending.output.value : null };
+            return { status: ending.status, output: ending.output !== undefined && 'value' in ending.output ? ending.output.value : null };
         }
       }
       case 'quarantined':

@@ -46,7 +46,8 @@ export class SimLog {
 
   append(records: readonly Outgoing[]): void {
     const { now } = this.core.scheduler;
-    this.lastAppendAt = now;
+    // Signs of life come for ever, and move nothing.
+    if (records.some(({ topic }) => topic !== topics.workerEvents)) this.lastAppendAt = now;
     const touched = new Set<string>();
     for (const { topic, key, headers, value, lane = this.laneOf(key) } of records) {
       const into = this.lane(topic, lane);

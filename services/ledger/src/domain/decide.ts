@@ -1,6 +1,7 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
 import {
   DEFAULT_RETRY,
+  digestOf,
   EffectConflicted,
   EffectDispatched,
   EffectFailed,
@@ -8,15 +9,20 @@ import {
   EffectJoined,
   EffectProgressed,
   EffectRetryScheduled,
+  EffectStopped,
   EffectSucceeded,
   type Attempt,
   type Failure,
+  type FireEffect,
+  type Instant,
+  type MessageOf,
   type Pool,
   type RequestedCall,
+  type ToolContract,
   type UnknownCause,
 } from '@holdfast/protocol';
 import type { Command, EffectCommand, EffectDecision, IgnoreReason, Sending } from './commands.js';
-import { evolve, lostAt, noEffects, type Before, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
+import { evolve, isOpen, lastSent, lostAt, noEffects, type Before, type Effect, type EffectEvent, type EffectFacts, type RunEffects } from './effect.js';
 import { exhausted, fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
 import type { Gate } from './health.js';
 import { leavesDoubt } from './recovery-policy.js';
@@ -98,13 +104,61 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
   );
 }
 
-/** What waits to be sent is not sent any more. What is under way ends as it ends. */
-function cancelled({ because, at }: Command<'cancel'>, effect: Effect | undefined): EffectDecision {
-  if (effect?.status !== 'held' && effect?.status !== 'retry_scheduled' && effect?.status !== 'joined') return ignore('not_under_way');
-  const { step, key, attempt } = effect;
-  // An attempt before it may have been applied, where nobody said that it was not.
-  const notApplied = effect.status !== 'retry_scheduled' || effect.failure.notApplied === true;
-  return record(EffectFailed({ step, key, attempt, failure: { class: 'cancelled', message: because, ...(notApplied ? { notApplied } : {}) }, evidence: { kind: 'ledger', at }, because: 'its run is cancelled' }));
+/** What waits to be sent is not sent any more. What is under way, or in doubt, ends as it ends, and is not tried again. */
+function cancelled(command: Command<'cancel'>, effect: Effect | undefined): EffectDecision {
+  const { because, at } = command;
+  const failure = (notApplied: boolean): Failure => ({ class: 'cancelled', message: because, ...(notApplied ? { notApplied } : {}) });
+  switch (effect?.status) {
+    case 'dispatched':
+    case 'unknown':
+      return effect.stopped === null ? record(EffectStopped({ step: effect.step, key: effect.key, attempt: effect.attempt, because })) : ignore('recorded_before');
+    case 'held':
+    case 'joined':
+    case 'retry_scheduled': {
+      const before = effect.status === 'joined' ? null : effect.status === 'held' ? effect.before : effect;
+      // The attempt before may have been applied, where nobody said that it was not.
+      if (before !== null && leavesDoubt(before.failure, effect.effect)) return exhausted(command, attemptBefore(effect, before, effect.attempt + (effect.status === 'held' ? 0 : 1)), before.failure, { kind: 'ledger', at }, because);
+      return record(EffectFailed({ step: effect.step, key: effect.key, attempt: effect.attempt, failure: failure(before === null || before.failure.notApplied === true), evidence: { kind: 'ledger', at }, because: 'its run is cancelled' }));
+    }
+    default:
+      return ignore('not_under_way');
+  }
+}
+
+/** A task of this ledger as it is found on a topic. */
+export interface FoundTask {
+  readonly pool: Pool;
+  /** Its `ce_seq`. */
+  readonly taskSeq: number;
+  readonly sentAt: Instant;
+  /** The tool's contract; null when no worker declares it any more. */
+  readonly contract: ToolContract | null;
+}
+
+/** The event that a task shows to have been decided, where the stream does not hold it; null when it does. */
+export function sentBefore(task: MessageOf<typeof FireEffect>['data'], effect: Effect | undefined, { pool, taskSeq, sentAt, contract }: FoundTask): EffectEvent | null {
+  const { step, key, tool, attempt, fence, args, notAfter, timeoutMs, attemptsMax, repairs } = task;
+  if (effect !== undefined && (lastSent(effect) >= attempt || !isOpen(effect))) return null;
+  return EffectDispatched({
+    step,
+    key,
+    tool,
+    effect: task.effect,
+    keyScope: task.keyScope ?? effect?.keyScope ?? 'run',
+    pool,
+    digest: task.digest ?? effect?.digest ?? digestOf(args),
+    attempt,
+    fence,
+    ...(effect === undefined ? { args } : {}),
+    because: 'its task was found sent when the journal was rebuilt',
+    notAfter,
+    deadline: notAfter + timeoutMs + REPORT_GRACE_MS,
+    taskSeq,
+    since: effect?.since ?? sentAt,
+    ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
+    ...(attemptsMax === undefined ? {} : { attemptsMax }),
+    ...(repairs === undefined ? {} : { repairs }),
+  });
 }
 
 /** A sign of life prolongs the attempt; it is recorded when it prolongs it by a third of what is allowed or more. */

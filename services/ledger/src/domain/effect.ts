@@ -38,6 +38,8 @@ export interface EffectFacts {
   readonly attemptsMax: number | null;
   /** The step whose arguments this one mends. */
   readonly repairs: Step | null;
+  /** Why no further attempt follows, in words; null while one may. */
+  readonly stopped: string | null;
   /** What was acted upon, by attempt: a later end may say the opposite. */
   readonly words: ReadonlyMap<Attempt, Word>;
 }
@@ -75,7 +77,7 @@ export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null; readonly operationId: string | undefined }
     /** Waits for the outcome of another run's effect under the same key. */
     | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
-    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence }
+    | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence; /** By the outcome of another run's effect under the same key. */ readonly replayed: boolean }
     | { readonly status: 'rejected'; readonly attempt: Attempt; readonly reason: string; readonly evidence: Evidence }
     | { readonly status: 'failed'; readonly attempt: Attempt; readonly failure: Failure; readonly evidence: Evidence }
     | { readonly status: 'conflicted'; readonly attempt: Attempt; readonly owner: { readonly run: RunId; readonly step: Step } }
@@ -120,6 +122,9 @@ export function dueAt(effect: Effect): Instant | null {
   }
 }
 
+/** The latest attempt that a host was given. */
+export const lastSent = ({ status, attempt }: Effect): number => (status === 'held' ? attempt - 1 : attempt);
+
 /** When the ledger gives an attempt up if it hears nothing. */
 export const lostAt = ({ deadline, aliveUntil }: Dispatched): Instant => Math.min(deadline, aliveUntil ?? deadline);
 
@@ -154,7 +159,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
       const facts = factsOf(before, event.data);
-      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence };
+      return facts && { ...withWord(facts, event.data, { applied: true, status: 'succeeded', by: event.data.evidence.kind }), status: 'succeeded', attempt: event.data.attempt, result: event.data.result, evidence: event.data.evidence, replayed: event.data.replayed !== undefined };
     }
     case 'EffectRejected': {
       const facts = withEnd(factsOf(before, event.data), event);
@@ -177,6 +182,8 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
+    case 'EffectStopped':
+      return before && { ...before, stopped: event.data.because };
     case 'LateResultRecorded':
       return before && { ...before, late: new Set(before.late).add(lateToken(event.data.attempt, event.data.outcome)) };
     case 'VerdictContradicted':
@@ -236,6 +243,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
     since: before?.since ?? since ?? null,
     attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
     repairs: before?.repairs ?? repairs ?? null,
+    stopped: before?.stopped ?? null,
     words: before?.words ?? new Map<Attempt, Word>(),
     late: before?.late ?? new Set<string>(),
   };
@@ -244,7 +252,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
 /** Facts of an effect whose key another run holds. */
 const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
 
-const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, words, late }: Facts): Facts => ({
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, stopped, words, late }: Facts): Facts => ({
   step,
   key,
   tool,
@@ -256,6 +264,7 @@ const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since
   since,
   attemptsMax,
   repairs,
+  stopped,
   words,
   late,
 });

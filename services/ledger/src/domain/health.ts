@@ -55,6 +55,9 @@ export function gateOf(health: ToolHealth, tool: string, at: Instant): Gate {
 export const started = (health: ToolHealth, attempt: string, until: Instant): ToolHealth =>
   health.limit === null && health.openedAt === null ? health : { ...health, busy: { ...health.busy, [attempt]: until } };
 
+/** The places of both. */
+export const together = (health: ToolHealth, { busy }: ToolHealth): ToolHealth => ({ ...health, busy: { ...health.busy, ...busy } });
+
 /** What an attempt's end says about the target. `neither`: nothing, since the target was not asked or not at fault. */
 export type TargetSays = 'well' | 'failing' | 'overloaded' | 'neither';
 

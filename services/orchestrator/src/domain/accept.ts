@@ -1,15 +1,20 @@
 import { ignore, record, refuse } from '@holdfast/kernel';
-import { StepsReported, type Fence, type Named, type Report, type Settled, type Step } from '@holdfast/protocol';
+import { StepsReported, type Fence, type Named, type Report, type RequestedCall, type Settled, type Step } from '@holdfast/protocol';
 import type { Holder, IgnoreReason, Refusal, RunDecision } from './commands.js';
 import type { KnownRun } from './run.js';
 
-/** One refusal is spoken once, however often its intent is read. What the intent reported is kept all the same. */
+/**
+ * One refusal is recorded once, however often its intent is read. What the intent reported is kept all
+ * the same. A run that has a new holder asks again for what was refused before: the answer is told again.
+ */
 export function refusal(run: KnownRun, because: Refusal, reported: Progressing = {}): RunDecision {
   const settles = news(run, reported.settles);
-  if (run.refused.has(because.token)) return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
-  const { fence, observed = [] } = reported;
+  const { fence = because.fence, observed = [] } = reported;
   const holds = run.status === 'open' && fence !== undefined && fence === run.lease?.fence;
-  return refuse({ ...because, ...(settles.length === 0 ? {} : { settles }), ...(holds && observed.length > 0 ? { observed } : {}) });
+  const told = { ...(fence === undefined ? {} : { fence }), ...because, ...(settles.length === 0 ? {} : { settles }) };
+  if (!run.refused.has(because.token)) return refuse({ ...told, ...(holds && observed.length > 0 ? { observed } : {}) });
+  if (holds && run.refused.get(because.token) !== fence) return refuse({ ...told, again: true as const });
+  return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
 }
 
 export const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
@@ -47,10 +52,15 @@ export function news(run: KnownRun, reports: readonly Report[] | undefined): Set
       if (report.outcome.status === 'succeeded') fresh.push(report);
       continue;
     }
-    const { tool, effect, key, digest, args, attemptsMax, repairs } = step.call;
-    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args, ...defined({ attemptsMax, repairs }) }) } });
+    fresh.push({ ...report, local: localFacts(run, step.call, report.outcome.status !== 'succeeded') });
   }
   return fresh;
+}
+
+/** What the ledger needs to know of a local call. `whole`: it may have to do something about it. */
+export function localFacts(run: KnownRun, { tool, effect, key, digest, args, attemptsMax, repairs }: RequestedCall, whole: boolean): NonNullable<Settled['local']> {
+  const over = run.cancel !== null || (run.status === 'ended' && run.ending.status === 'expired');
+  return { tool, effect, key, digest, ...(whole ? { args, ...defined({ attemptsMax, repairs }), ...(over ? { last: true as const } : {}) } : {}) };
 }
 
 export interface Progressing {

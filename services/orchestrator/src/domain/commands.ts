@@ -55,6 +55,8 @@ export interface Holder {
   readonly agents: readonly Named[];
   /** Of its announcement on `agent.intents`. */
   readonly offset: number;
+  /** How often the journal was rebuilt since: what was granted before is granted anew. */
+  readonly rebuilt: number;
 }
 
 export type RunCommand =
@@ -116,6 +118,8 @@ export interface Refusal {
   readonly token: string;
   readonly step?: Step;
   readonly fence?: number;
+  /** Recorded before, and now to be told to a new holder. */
+  readonly again?: true;
   /** What the refused intent reported: evidence is kept all the same. */
   readonly settles?: readonly Settled[];
   readonly observed?: readonly Step[];

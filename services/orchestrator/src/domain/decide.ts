@@ -7,6 +7,7 @@ import {
   EffectSettled,
   GroupRequested,
   LeaseGranted,
+  mayFireLocally,
   RunAccepted,
   RunBlocked,
   RunFinished,
@@ -18,16 +19,18 @@ import {
   StepRetryScheduled,
   StepsReported,
   type Fence,
+  type Lease,
   type Named,
   type RequestedCall,
   type Step,
 } from '@holdfast/protocol';
 import { neared, overBudget } from './budget.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
-import type { CallIdentity, Command, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
+import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
 import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
+import { unheard } from './unheard.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
@@ -37,6 +40,10 @@ export const REFIRES_MAX = 20;
 /** What was asked for, and what follows from it by itself. */
 export function decide(command: RunCommand, run: Run): RunDecision {
   const decision = decideOne(command, run);
+  if (command.type === 'due' && decision.kind === 'ignore' && run.status === 'open') {
+    const [end] = cancelled(run);
+    return end === undefined ? decision : record(end);
+  }
   if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane') return decision;
   const after = decision.events.reduce<Run>(evolve, run) as KnownRun;
   return record(...decision.events, ...neared(run, after), ...cancelled(after));
@@ -134,7 +141,7 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) ? { fence: 1 as Fence, worker: holder.worker, taken: holder.offset } : undefined;
+  const lease = agent !== null && holder !== null && hosts(holder, agent) ? leaseOf(holder, 1) : undefined;
   return record(
     RunAccepted({
       tenant,
@@ -147,6 +154,8 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
     }),
   );
 }
+
+const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 
 function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
@@ -179,8 +188,6 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   }
   return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
 }
-
-const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run' && contract.approval === undefined;
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
 function knownStep(run: KnownRun, before: StepState | undefined, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
@@ -362,11 +369,16 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
 
 function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
-  if (run.released || run.paused !== null || run.cancel !== null) return ignore('held_back');
+  if (run.cancel !== null) {
+    // Whoever fired its local calls holds the lane no more.
+    const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
+    return lost === undefined ? ignore('held_back') : record(lost);
+  }
+  if (run.released || run.paused !== null) return ignore('held_back');
   if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
-  if (run.lease?.taken === holder.offset) return ignore('already_held');
-  if (run.lastFence === 0) return record(LeaseGranted({ lease: { fence: 1 as Fence, worker: holder.worker, taken: holder.offset }, because: 'worker_arrived' }));
-  const lease = { fence: (run.lastFence + 1) as Fence, worker: holder.worker, taken: holder.offset };
+  if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
+  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
+  const lease = leaseOf(holder, run.lastFence + 1);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -390,15 +402,18 @@ function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): R
   return record(EffectSettled({ step, attempt, outcome }));
 }
 
+/** A word of the ledger on an attempt after which another one was released already: it has been read before. */
+const isPast = ({ fire, attempt }: CallStep, told: number): boolean => fire === 'granted' && told < attempt;
+
 function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null) return ignore('already_settled');
+  if (state.outcome !== null || isPast(state, attempt)) return ignore('already_settled');
   return record(RunBlocked({ step, attempt, cause, message, since: at }));
 }
 
 function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  return state.outcome?.status === 'unknown' ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
+  return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
 }

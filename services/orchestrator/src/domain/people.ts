@@ -1,8 +1,9 @@
 import { ignore, record, type Decision } from '@holdfast/kernel';
 import { ApprovalDecided, InputRefused, isoTime, RunCancelRequested, RunPaused, RunUnpaused, RunUnquarantined, WaitEnded, type Operator, type Step } from '@holdfast/protocol';
 import type { Command, IgnoreReason, RunDecision } from './commands.js';
-import { openSteps, type KnownRun, type RunEvent } from './run.js';
-import { afterDue, ended } from './waiting.js';
+import { evolve, openSteps, type KnownRun, type RunEvent } from './run.js';
+import { afterDue, ended, isCancelledOut } from './waiting.js';
+import { unheard } from './unheard.js';
 import { isOpenWait } from './wait.js';
 
 type InputReason = Parameters<typeof InputRefused>[0]['reason'];
@@ -58,12 +59,15 @@ export const cancel = ({ asked, at }: Command<'cancel'>, run: KnownRun): RunDeci
     if (now.status === 'ended') return no('CancelRun', asked, 'run_ended', `the run has ended (${now.ending.status})`);
     if (now.cancel !== null && (now.cancel.manner === 'immediate' || manner === 'graceful')) return no('CancelRun', asked, 'not_possible', `${now.cancel.by} has cancelled it already`);
     const requested = RunCancelRequested({ by, reason, scope, manner, command, at });
-    return manner === 'immediate' || openSteps(now).length === 0 ? record<RunEvent>(requested, ended(now, { status: 'cancelled', reason, by: by.name })) : record(requested);
+    if (manner === 'immediate' || openSteps(now).length === 0) return record<RunEvent>(requested, ended(now, { status: 'cancelled', reason, by: by.name }));
+    // Nobody holds it who could tell the end of a local call.
+    const nobody = now.status === 'quarantined' || now.lease === null;
+    return record<RunEvent>(requested, ...(nobody ? unheard(evolve(now, requested) as KnownRun, 'nobody held the run when it was cancelled') : []));
   });
 
 /** What ends a run that is being cancelled: its last step in flight has ended. */
 export const cancelled = (run: KnownRun): RunEvent[] =>
-  run.status === 'open' && run.cancel !== null && openSteps(run).length === 0 ? [ended(run, { status: 'cancelled', reason: run.cancel.reason, by: run.cancel.by })] : [];
+  run.cancel !== null && isCancelledOut(run) ? [ended(run, { status: 'cancelled', reason: run.cancel.reason, by: run.cancel.by })] : [];
 
 export function pause({ asked, at }: Command<'pause'>, run: KnownRun): PersonDecision {
   if (run.inputs.has(asked.command)) return ignore('duplicate');

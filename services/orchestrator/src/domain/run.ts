@@ -67,6 +67,19 @@ export interface TriedStep {
   readonly fence: Fence | null;
 }
 
+/** A run that nothing new is taken for, and what was asked. */
+export interface Cancel {
+  readonly by: string;
+  readonly roles: readonly string[];
+  readonly command: string;
+  readonly reason: string;
+  readonly scope: 'run' | 'tree';
+  readonly manner: 'graceful' | 'immediate';
+  readonly at: Instant;
+  /** Under which its worker held it until then. */
+  readonly lease: Lease | null;
+}
+
 export type StepState = CallStep | RecordedStep | TriedStep | WaitStep;
 
 /** What every run has from its acceptance on. */
@@ -88,8 +101,8 @@ export interface RunFacts {
   readonly groups: ReadonlySet<Step>;
   /** Order in which completions were handed to the agent's code. */
   readonly observed: readonly Step[];
-  /** Refusals already spoken: the same intent read again gets no second one. */
-  readonly refused: ReadonlySet<string>;
+  /** Refusals already spoken, with the fence that heard them (null: none): the same intent read again gets no second one. */
+  readonly refused: ReadonlyMap<string, number | null>;
   readonly resumes: number;
   readonly acceptedAt: Instant | null;
   readonly onDeadline: OnDeadline;
@@ -102,7 +115,7 @@ export interface RunFacts {
   readonly signals: readonly KeptSignal[];
   /** Inputs from outside that have had their answer: signal ids, command ids, callbacks. */
   readonly inputs: ReadonlySet<string>;
-  readonly cancel: { readonly by: string; readonly reason: string; readonly scope: 'run' | 'tree'; readonly manner: 'graceful' | 'immediate' } | null;
+  readonly cancel: Cancel | null;
   readonly paused: { readonly by: string; readonly reason: string } | null;
   readonly usage: { readonly tokens: number; readonly cost: number };
   /** Budgets of which it was said that they are nearly spent (`steps`) or spent (`steps!`). */
@@ -117,6 +130,8 @@ export interface LaneHolder {
   /** Of the workers' consumer group; null when the announcement named none. */
   readonly generation: number | null;
   readonly at: Instant;
+  /** How often the journal was rebuilt since the announcement. */
+  readonly rebuilt: number;
 }
 
 export type Run =
@@ -169,7 +184,7 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
 
 export function evolve(run: Run, event: RunEvent): Run {
   if (event.type === 'LaneTaken') {
-    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0 };
+    return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0, rebuilt: event.data.rebuilt ?? 0 };
   }
   if (event.type === 'RunAccepted') {
     const { data } = event;
@@ -189,7 +204,7 @@ export function evolve(run: Run, event: RunEvent): Run {
       steps: new Map(),
       groups: new Set(),
       observed: [],
-      refused: new Set(),
+      refused: new Map(),
       resumes: 0,
       acceptedAt: data.at ?? null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
@@ -236,7 +251,7 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'StepReleased':
       return withSteps(known, released(known, event.data));
     case 'IntentRejected': {
-      const refused = new Set(known.refused).add(event.data.token);
+      const refused = new Map(known.refused).set(event.data.token, event.data.fence ?? null);
       const { bound, boundGroup = [] } = event.data;
       const steps = new Map(known.steps);
       for (const call of bound === undefined ? boundGroup : [bound]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call));
@@ -268,8 +283,8 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'ApprovalDecided':
       return withWait({ ...known, inputs: new Set(known.inputs).add(event.data.command) }, event);
     case 'RunCancelRequested': {
-      const { by, reason, scope, manner, command } = event.data;
-      return { ...known, cancel: { by: by.name, reason, scope, manner }, lease: null, inputs: new Set(known.inputs).add(command) };
+      const { by, reason, scope, manner, command, at } = event.data;
+      return { ...known, cancel: { by: by.name, roles: by.roles, command, reason, scope, manner, at, lease: known.lease ?? known.cancel?.lease ?? null }, lease: null, inputs: new Set(known.inputs).add(command) };
     }
     case 'RunPaused':
       return { ...known, paused: { by: event.data.by.name, reason: event.data.reason }, lease: null, inputs: new Set(known.inputs).add(event.data.command) };

@@ -4,7 +4,8 @@ import { closed, defined, onlyReports, progressOf, refusal } from './accept.js';
 import { overBudget } from './budget.js';
 import type { Command, IgnoreReason, Refusal, RunDecision } from './commands.js';
 import { finalEffects, stepCounts } from './ending.js';
-import { evolve, openWaits, type KnownRun, type RunEvent } from './run.js';
+import { evolve, openSteps, openWaits, type KnownRun, type RunEvent } from './run.js';
+import { LOCAL_ENDS_MAX_MS, localSteps, unheard } from './unheard.js';
 import { earliest, isOpenWait, lastMoment, type WaitStep } from './wait.js';
 
 /** Every wait ends: one that names no deadline has this one. Milliseconds. */
@@ -32,6 +33,8 @@ export function dueEvents(run: KnownRun, at: Instant): RunEvent[] {
     if (wait.nextAt !== null && at >= wait.nextAt) add(...waitDue(now, wait, at));
     if (now.status !== 'open') return events;
   }
+  const unheardFrom = unheardAt(now);
+  if (unheardFrom !== null && at >= unheardFrom) add(...unheard(now, 'its worker has told no end in time'));
   const overAt = runOverAt(now);
   if (overAt !== null && at >= overAt) add(...runDue(now, overAt));
   return events;
@@ -44,10 +47,18 @@ export function runOverAt({ deadline, onDeadline, budgets, acceptedAt }: KnownRu
   return earliest(deadline === null ? null : deadline + graceMs, wall);
 }
 
+/** Being cancelled, with nothing in flight any more. */
+export const isCancelledOut = (run: KnownRun): boolean => run.status !== 'ended' && run.cancel !== null && openSteps(run).length === 0;
+
+/** From when on nobody is waited for any more to tell the ends of a cancelled run's local calls. */
+const unheardAt = (run: KnownRun): Instant | null => (run.cancel !== null && localSteps(run).length > 0 ? run.cancel.at + LOCAL_ENDS_MAX_MS : null);
+
 /** When the run needs attention by itself. */
 export function dueAt(run: KnownRun): Instant | null {
   if (run.status !== 'open') return null;
-  return earliest(runOverAt(run), ...openWaits(run).map(({ nextAt }) => nextAt));
+  // Only a rebuild leaves it so: what ended it was lost with the old journal.
+  if (isCancelledOut(run)) return 0;
+  return earliest(runOverAt(run), unheardAt(run), ...openWaits(run).map(({ nextAt }) => nextAt));
 }
 
 function waitDue(run: KnownRun, wait: WaitStep, at: Instant): RunEvent[] {
@@ -67,7 +78,7 @@ function waitDue(run: KnownRun, wait: WaitStep, at: Instant): RunEvent[] {
     case 'compensate':
       return [expired, CompensationRequested({ step, because: `the wait at step ${step} expired` }), ended(after, { status: 'failed', failure: { class: 'expired', message: `the wait at step ${step} expired at ${isoTime(last ?? deadline)}` } })];
     case 'complete_partially':
-      return [expired, ended(after, { status: 'completed_partially', output: { value: null }, because: onDeadline.because })];
+      return [expired, ended(after, { status: 'completed_partially', because: onDeadline.because })];
     default:
       return [expired];
   }
@@ -81,7 +92,7 @@ function runDue(run: KnownRun, at: Instant): RunEvent[] {
   const deadline = run.deadline ?? at;
   switch (run.onDeadline.action) {
     case 'complete_partially':
-      return [ended(run, { status: 'completed_partially', output: { value: null }, because: run.onDeadline.because })];
+      return [ended(run, { status: 'completed_partially', because: run.onDeadline.because })];
     case 'compensate':
       return [CompensationRequested({ because: 'the run’s deadline passed' }), ended(run, { status: 'expired', deadline })];
     default:
@@ -179,8 +190,10 @@ export const child = ({ data, at }: Command<'child'>, run: KnownRun): RunDecisio
     const by = `run ${data.child}`;
     switch (ending.status) {
       case 'completed':
-      case 'completed_partially':
         return record(WaitEnded({ step, end: { status: 'satisfied', value: ending.output, by }, at }));
+      case 'completed_partially':
+        if (ending.output !== undefined) return record(WaitEnded({ step, end: { status: 'satisfied', value: ending.output, by }, at }));
+        return record(WaitEnded({ step, end: { status: 'failed', failure: { class: 'expired', message: `${by} ran out of time before it had an output: ${ending.because}`.slice(0, 4000) } }, at }));
       case 'failed':
         return record(WaitEnded({ step, end: { status: 'failed', failure: ending.failure }, at }));
       case 'cancelled':

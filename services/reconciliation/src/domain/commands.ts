@@ -17,7 +17,7 @@ export type CaseCommand =
   /** The ledger says that nobody knows. `of`: version of the effect's stream that says so. */
   | ({ readonly type: 'open'; readonly of: number; readonly unknown: Data<typeof EffectOutcomeUnknown> & { about: NonNullable<Data<typeof EffectOutcomeUnknown>['about']> } } & Looking)
   | ({ readonly type: 'due'; readonly step: Step } & Looking)
-  | ({ readonly type: 'answered'; readonly step: Step; readonly attempt: Attempt; readonly probe: number; readonly answer: ProbeAnswer } & Looking)
+  | ({ readonly type: 'answered'; readonly step: Step; readonly attempt: Attempt; readonly probe: number; /** Of the question that it answers; absent in answers of hosts that don't say. */ readonly issuedAt?: Instant | undefined; readonly answer: ProbeAnswer } & Looking)
   /** The effect has an end, or another attempt is under way, by the ledger's own decision. */
   | ({ readonly type: 'ended'; readonly step: Step; readonly outcome: 'succeeded' | 'rejected' | 'failed' } & Looking)
   /** `resultProblem`: what is wrong with the result that a person states, by the tool's own schema; null when nothing is. */

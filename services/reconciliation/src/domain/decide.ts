@@ -1,5 +1,5 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
-import { CaseEscalated, CaseEvidenceAdded, CaseOpened, CaseReminded, CaseSettled, isoTime, ProbeConcluded, ProbeSent, readingFrom, type Evidence, type Instant, type ProbeAnswer, type Verdict } from '@holdfast/protocol';
+import { CaseEscalated, CaseEvidenceAdded, CaseOpened, CaseReminded, CaseSettled, isoTime, ProbeConcluded, ProbeSent, readingFrom, type Evidence, type Instant, type MessageOf, type ProbeAnswer, type ProbeEffect, type Verdict } from '@holdfast/protocol';
 import { answerToken, evolve, noCases, type Case, type CaseEvent, type OpenCase, type RunCases } from './case.js';
 import type { CaseCommand, CaseDecision, Command, IgnoreReason, Looking } from './commands.js';
 import { assign, resolve } from './person.js';
@@ -114,6 +114,12 @@ function sameKeyAgain({ at, contract }: Looking, of: OpenCase): CaseEvent[] {
   return [escalation(of, contract, 'nothing_helps', `${because}: ${of.message}`, contract?.probe ? undefined : null)];
 }
 
+/** The event that a question shows to have been decided, where the case does not hold it; null when it does, or when the case itself is lost. */
+export function askedBefore({ step, key, attempt, probe, answerBy, issuedAt }: MessageOf<typeof ProbeEffect>['data'], of: Case | undefined, sentAt: Instant): CaseEvent | null {
+  if (of?.attempt !== attempt || of.probes.has(probe)) return null;
+  return ProbeSent({ step, key, attempt, probe, issuedAt: issuedAt ?? sentAt, answerBy });
+}
+
 interface Reading {
   readonly readAt: Instant | null;
   readonly sealing: boolean;
@@ -141,7 +147,8 @@ function answered(command: Command<'answered'>, of: Case | undefined): CaseDecis
   if (of === undefined) return ignore('case_unknown');
   if (of.attempt !== attempt) return ignore('other_attempt');
   const issuedAt = of.probes.get(probe);
-  if (issuedAt === undefined) return ignore('probe_unknown');
+  // A number may have been given out before by a service that lost its database: that reading is older than it looks.
+  if (issuedAt === undefined || (command.issuedAt ?? issuedAt) !== issuedAt) return ignore('probe_unknown');
   if (of.answered.has(answerToken(probe, answer.status))) return ignore('answered_before');
   if (of.status === 'settled') return afterwards(command, of, answer);
   const sealing = contract?.probe?.sealing === true;

@@ -1,0 +1,20 @@
+/** The database holds less than this instance had committed there: it failed over to a copy that was behind, or was restored. */
+export class JournalBehind extends Error {
+  override readonly name = 'JournalBehind';
+  constructor(service: string, lane: number, has: number, had: number) {
+    super(`lane ${lane} of ${service} stands at seq ${has} in the database and stood at ${had}: the database is an older copy; run \`holdfast rebuild ${service}\` before it starts again`);
+  }
+}
+
+/** What to do about messages that are gone before they were decided on. */
+export const mend = (service: string): string =>
+  `messages are missing (retention, deleted records, or a topic that was made anew). Stop ${service} and restore the topic; or run \`holdfast rebuild ${service} --skip-missing\`, which says what is left out`;
+
+/** What an error says. */
+export const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Errors that the same statement would meet again: bad data, violated constraints, missing tables; not outages or conflicts. */
+export function isDeterministic(error: unknown): boolean {
+  const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
+  return typeof code === 'string' && /^(22|23|42)/.test(code);
+}

@@ -1,0 +1,217 @@
+import { readFile } from 'node:fs/promises';
+import { Fence, isoTime, type Message, type MessageOf, type ReportDivergence, type Step } from '@holdfast/protocol';
+import type { AgentDefinition } from '../define/agent.js';
+import type { ToolReference } from '../define/tool.js';
+import { messageOf } from '../errors.js';
+import type { RunPort } from '../host/port.js';
+import type { RunArtifacts } from '../run/artifacts.js';
+import { HALT } from '../run/core.js';
+import type { EndingData } from '../run/ending.js';
+import { RunExecutor } from '../run/executor.js';
+import { InvalidHistory, parseHistory, type RunHistory } from './history-file.js';
+
+export interface ReplayOptions {
+  /** Tools that the agent calls by name. None is ever fired. */
+  readonly tools?: readonly ToolReference[] | undefined;
+  /** Where results are read that were too large for a message. */
+  readonly artifacts?: RunArtifacts | undefined;
+  /** How long code that waits for something which is not recorded is given, milliseconds. Default 500. */
+  readonly patienceMs?: number | undefined;
+}
+
+/** The first place at which the code would leave its record. */
+export interface Divergence {
+  /** A step, `start` or `end`. */
+  readonly step: string;
+  readonly recorded: string;
+  readonly asked: string;
+}
+
+export interface Replayed {
+  readonly run: string;
+  readonly agent: string;
+  /** How many recorded steps there are. */
+  readonly steps: number;
+  /** Null: the code does what is recorded. */
+  readonly divergence: Divergence | null;
+  /** Calls whose arguments the code words otherwise; the recorded ones would stand. */
+  readonly adopted: number;
+  /** What the code would do next where the record of an open run ends. */
+  readonly next: readonly string[];
+}
+
+/**
+ * Replays a recorded run against the code as it is now, without a broker: nothing is fired, no
+ * recorded work is done, and what is not recorded is not begun. For tests of those who change agents.
+ *
+ * `history`: what `holdfast runs export` wrote, or the path of its file.
+ * @throws InvalidHistory it can't be read, or is of another agent
+ */
+export async function replayHistory(history: RunHistory | string, agent: AgentDefinition, options: ReplayOptions = {}): Promise<Replayed> {
+  const of = typeof history === 'string' ? await readHistory(history) : parseHistory(history);
+  if (of.agent.name !== agent.name) throw new InvalidHistory(`run ${of.run} is one of agent ${of.agent.name}, not of ${agent.name}`);
+  const version = otherVersion(of, agent);
+  const replay = new Replay(of, agent, options);
+  return replay.outcome(version ?? (await replay.run()));
+}
+
+async function readHistory(file: string): Promise<RunHistory> {
+  const text = await readFile(file, 'utf8').catch((error: unknown) => {
+    throw new InvalidHistory(`${file} can't be read: ${messageOf(error)}`);
+  });
+  try {
+    return parseHistory(JSON.parse(text));
+  } catch (error) {
+    throw error instanceof InvalidHistory ? error : new InvalidHistory(`${file} holds no JSON: ${messageOf(error)}`);
+  }
+}
+
+/** A version that doesn't say that it can carry on runs of the recorded one would not be given them. */
+function otherVersion({ agent: recorded }: RunHistory, agent: AgentDefinition): Divergence | null {
+  if (recorded.version === agent.version || agent.compatibleWith.includes(recorded.version)) return null;
+  return { step: 'start', recorded: `${recorded.name}@${recorded.version}`, asked: `${agent.name}@${agent.version}, which is not compatibleWith "${recorded.version}"` };
+}
+
+type Intent = { readonly type: string; readonly data: Readonly<Record<string, unknown>> };
+
+/** One replay: the executor of real runs, on a port that writes nothing down. */
+class Replay implements RunPort {
+  readonly #next: string[] = [];
+  #divergence: Divergence | null = null;
+  #executor: RunExecutor | undefined;
+  #asks = 0;
+
+  constructor(
+    private readonly history: RunHistory,
+    private readonly agent: AgentDefinition,
+    private readonly options: ReplayOptions,
+  ) {}
+
+  async run(): Promise<Divergence | null> {
+    const { run, tenant, agent, input, steps, observed } = this.history;
+    const executor = new RunExecutor({
+      grant: { run, tenant, agent, input, steps, observed, fence: Fence.parse(1) },
+      agent: this.agent,
+      tools: this.options.tools,
+      port: this,
+      artifacts: this.options.artifacts,
+      onNew: (step, asked) => this.#new(step, asked),
+    });
+    this.#executor = executor;
+    executor.start();
+    await Promise.race([executor.finished, this.#quiet(executor)]);
+    if (this.#divergence === null && executor.state === 'running') this.#stands(executor);
+    executor.abandon('the replay is over');
+    return this.#divergence;
+  }
+
+  outcome(divergence: Divergence | null): Replayed {
+    const { run, agent, steps } = this.history;
+    return { run, agent: `${agent.name}@${agent.version}`, steps: steps.length, divergence, adopted: this.#executor?.adopted ?? 0, next: divergence === null ? this.#next : [] };
+  }
+
+  // ---- RunPort
+
+  intend(_run: unknown, _tenant: unknown, intents: readonly Message[]): Promise<void> {
+    this.#asks += 1;
+    for (const { type, data } of intents as readonly Intent[]) {
+      if (type === 'ReportDivergence') this.#diverges(data as MessageOf<typeof ReportDivergence>['data']);
+      else if (type === 'FinishRun') this.#ends(data['ending'] as EndingData);
+      else this.#refuse(data['step'] as Step | undefined);
+    }
+    return Promise.resolve();
+  }
+
+  hosted(): undefined {
+    return undefined; // What nobody hosts is not fired.
+  }
+
+  fireLocal(): Promise<'lease_lost'> {
+    return Promise.resolve('lease_lost');
+  }
+
+  now(): number {
+    return 0;
+  }
+
+  random(): number {
+    return 0;
+  }
+
+  uuid(): string {
+    return '';
+  }
+
+  after(): () => void {
+    return () => undefined; // A replay doesn't wait.
+  }
+
+  soon(callback: () => void): void {
+    setImmediate(callback);
+  }
+
+  // ----
+
+  #new(step: Step, asked: string): void {
+    this.#asks += 1;
+    if (asked.startsWith('call ') && this.history.refused.some((refusal) => refusal.step === step)) return;
+    const { ending } = this.history;
+    if (ending === null) this.#next.push(`step ${step}: ${asked}`);
+    else this.#diverges({ step, recorded: 'nothing more here', asked });
+    throw HALT;
+  }
+
+  /** A call that was refused when it was recorded is refused again. */
+  #refuse(step: Step | undefined): void {
+    const refusal = this.history.refused.find((each) => each.step === step);
+    if (refusal !== undefined) setImmediate(() => this.#executor?.refused(refusal));
+  }
+
+  #ends(ending: EndingData): void {
+    const { ending: recorded } = this.history;
+    if (recorded === null) this.#next.push(inWords(ending));
+    else if (inWords(recorded) !== inWords(ending)) this.#diverges({ step: 'end', recorded: inWords(recorded), asked: inWords(ending) });
+  }
+
+  /** The code has come to a standstill though it isn't at its end. */
+  #stands(executor: RunExecutor): void {
+    const { unasked } = executor;
+    if (unasked !== undefined) this.#diverges({ ...unasked, asked: 'nothing: the code waits for something else, which is not recorded' });
+    else if (this.history.ending !== null && this.#next.length === 0) this.#diverges({ step: 'end', recorded: inWords(this.history.ending), asked: 'nothing: the code waits for something that is not recorded' });
+  }
+
+  #diverges({ step, recorded, asked }: Divergence): void {
+    this.#divergence ??= { step, recorded, asked };
+  }
+
+  /** Resolves when the code has asked for nothing for a while. */
+  async #quiet(executor: RunExecutor): Promise<void> {
+    const { patienceMs = 500 } = this.options;
+    for (let before = -1; before !== this.#seen(executor); ) {
+      before = this.#seen(executor);
+      await new Promise((resolve) => {
+        setTimeout(resolve, patienceMs);
+      });
+    }
+  }
+
+  #seen(executor: RunExecutor): number {
+    return this.#asks + executor.handedOver;
+  }
+}
+
+function inWords(ending: EndingData): string {
+  switch (ending.status) {
+    case 'completed':
+      return `completed with ${JSON.stringify(ending.output)}`;
+    case 'completed_partially':
+      return `completed partially with ${JSON.stringify(ending.output)}`;
+    case 'failed':
+      return `failed (${ending.failure.class}): ${ending.failure.message}`;
+    case 'cancelled':
+      return `was cancelled by ${ending.by}: ${ending.reason}`;
+    case 'expired':
+      return `expired at ${isoTime(ending.deadline)}`;
+  }
+}
+

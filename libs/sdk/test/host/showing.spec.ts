@@ -1,0 +1,51 @@
+import { expect, test } from '@jest/globals';
+import { topics, WorkerSeen } from '@holdfast/protocol';
+import { SHOW_EVERY_MS } from '../../src/host/showing.js';
+import { Gate, give, POOL, settle, stage } from './kit.js';
+
+const tools = [{ name: 'pay', version: '1' }, { name: 'put', version: '1' }, { name: 'look', version: '1' }];
+
+test('a worker shows itself at its start, now and then, and at its end', async () => {
+  const { broker, member, worker, clock } = await stage();
+  await settle();
+  const at = clock.now();
+  await give(member);
+  await clock.advance(2 * SHOW_EVERY_MS);
+  await worker.stop(10);
+  const all = { worker: 'worker-a', pool: POOL, agents: [], tools, runs: 0, everyMs: SHOW_EVERY_MS };
+  expect(broker.sent('WorkerSeen')).toEqual([
+    { ...all, state: 'started', lanes: [], generation: null, at },
+    { ...all, state: 'serving', lanes: [0, 1], generation: 1, at: at + SHOW_EVERY_MS },
+    { ...all, state: 'serving', lanes: [0, 1], generation: 1, at: at + 2 * SHOW_EVERY_MS },
+    { ...all, state: 'stopped', lanes: [], generation: 1, at: at + 2 * SHOW_EVERY_MS },
+  ]);
+  const records = broker.written.filter(({ headers }) => headers['ce_type'] === WorkerSeen.type);
+  expect(records.every(({ topic, key }) => topic === topics.workerEvents && key === 'worker-a')).toBe(true);
+  expect(new Set(records.map(({ headers }) => headers['ce_id'])).size).toBe(4);
+});
+
+test('while Kafka takes nothing, one is under way and no other is made; what failed is not repeated', async () => {
+  const { broker, clock } = await stage();
+  await settle();
+  const stuck = new Gate();
+  let tries = 0;
+  broker.onPublish = () => {
+    tries += 1;
+    return stuck.passed;
+  };
+  await clock.advance(10 * SHOW_EVERY_MS);
+  expect(tries).toBe(1);
+  stuck.fail(new Error('no leader'));
+  await settle();
+  await clock.advance(SHOW_EVERY_MS);
+  expect(tries).toBe(2);
+  expect(broker.sent('WorkerSeen')).toHaveLength(1);
+});
+
+test('stopping twice is one last word, and nothing follows it', async () => {
+  const { broker, worker, clock } = await stage();
+  await settle();
+  await Promise.all([worker.stop(10), worker.stop(10)]);
+  await clock.advance(10 * SHOW_EVERY_MS);
+  expect(broker.sent<{ state: string }>('WorkerSeen').map(({ state }) => state)).toEqual(['started', 'stopped']);
+});

@@ -1,0 +1,78 @@
+import { topics } from '@holdfast/protocol';
+import type { ServiceName } from '../support/stack.js';
+import { SERVICES } from '../support/stack.js';
+import type { Ground } from './ground.js';
+import { loadOf, underLoad, type Case } from './load.js';
+import type { Arrival } from './sink.js';
+
+const FROZEN_RUNS = 12;
+
+const holderOf = (ground: Ground, lane: number): string => String(ground.stack.events(`~lane/default/${lane}`).at(-1)?.data['worker'] ?? '');
+
+/**
+ * All first calls of the runs have reached the world and get no answer. Frozen there for longer than
+ * its session the worker loses its lanes; thawed, it gets its answers and would go on.
+ */
+const worker: Case = {
+  name: 'worker frozen for longer than its session',
+  run: async (ground, name) => {
+    const gate = `frozen-${Date.now()}`;
+    const plans = loadOf('frozen', { ms: 0, gate, steps: 2 }, FROZEN_RUNS);
+    const zombie = ground.worker;
+    const heirs: { kill(signal: 'SIGTERM'): Promise<unknown> }[] = [];
+    try {
+      return await underLoad(ground, name, plans, async () => {
+        const frozenAt = Date.now();
+        zombie.signal('SIGSTOP');
+        heirs.push(await ground.startWorker('heir'));
+        await ground.until('the other has taken every lane', () => ground.stack.lanes.every((lane) => holderOf(ground, lane).startsWith('heir.')));
+        const since = Date.now();
+        zombie.signal('SIGCONT');
+        ground.sink.openGate(gate);
+        await ground.until('the runs end', () => ground.allEnded(plans), 120_000).catch(() => undefined);
+        // Whatever it was given before is nothing to it now; what it is given once it has joined again is its own.
+        const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && dispatchedBefore(ground, arrival, frozenAt));
+        return { since, faults: late.map(({ run, step }) => `the thawed worker fired ${run}/${step} by an old right`) };
+      }, { share: 0.5 });
+    } finally {
+      zombie.signal('SIGCONT');
+      ground.sink.openGate(gate);
+      await Promise.all(heirs.map((heir) => heir.kill('SIGTERM')));
+    }
+  },
+};
+
+/** Granted attempts are in the ledger's events; a local one is of the run's worker, whose fence tells. */
+function dispatchedBefore(ground: Ground, { run, step, attempt, fence }: Arrival, time: number): boolean {
+  const dispatched = ground.stack.events(run, topics.effectEvents).find(({ envelope, data }) => envelope.type === 'EffectDispatched' && data['step'] === step && data['attempt'] === attempt);
+  if (dispatched !== undefined) return dispatched.envelope.time < time;
+  const resumed = ground.stack.events(run).find(({ data }) => (data['lease'] as { fence?: number } | undefined)?.fence === fence);
+  return resumed !== undefined && resumed.envelope.time < time;
+}
+
+const epochs = async (ground: Ground, service: ServiceName): Promise<number> => (await ground.stack.rows<{ sum: number }>(service, 'select sum(epoch)::int as sum from progress'))[0]?.sum ?? 0;
+
+const service = (which: ServiceName): Case => ({
+  name: `${which} frozen for longer than its session`,
+  run: async (ground, name) => {
+    const frozen = ground.stack.service(which);
+    const before = await epochs(ground, which);
+    const other = await ground.startInstance(which);
+    try {
+      await ground.until('the other instance has lanes', async () => (await epochs(ground, which)) > before);
+      return await underLoad(ground, name, loadOf(`frozen-${which}`, { doubt: which === 'reconciliation' }), async () => {
+        const now = await epochs(ground, which);
+        frozen.signal('SIGSTOP');
+        const since = Date.now();
+        await ground.until('the other instance has taken its lanes', async () => (await epochs(ground, which)) > now);
+        frozen.signal('SIGCONT');
+        return { since };
+      });
+    } finally {
+      frozen.signal('SIGCONT');
+      await other.kill('SIGTERM');
+    }
+  },
+});
+
+export const FROZEN: readonly Case[] = [worker, ...SERVICES.map(service)];

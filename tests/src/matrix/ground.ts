@@ -1,0 +1,163 @@
+import { fileURLToPath } from 'node:url';
+import path from 'node:path';
+import { LOCAL_SESSION_TIMEOUT_MS, ManagedProcess } from '@holdfast/deploy';
+import { topics, type Json } from '@holdfast/protocol';
+import { eventually } from '../support/eventually.js';
+import { SERVICES, TestStack, type ServiceName } from '../support/stack.js';
+import type { Victim } from './cells.js';
+import { Copier } from './delivery.js';
+import { Sink } from './sink.js';
+
+const WORKER = fileURLToPath(new URL('../../dist/matrix/matrix-worker.js', import.meta.url));
+const SERVICE = (name: ServiceName): string => fileURLToPath(new URL(`../../../services/${name}/dist/main.js`, import.meta.url));
+
+/** A run of the worker's only agent: so many calls of one tool. */
+export interface RunPlan {
+  readonly run: string;
+  readonly tool: string;
+  readonly steps: number;
+  readonly doubt?: boolean;
+  readonly ms?: number;
+  readonly gate?: string;
+  /** Bytes that its arguments carry about, in hexadecimal. */
+  readonly pad?: string;
+}
+
+export interface RunView {
+  /** Epoch milliseconds, when we heard of it. */
+  endedAt: number | null;
+  ending: Json;
+  /** It stands before an unknown outcome. */
+  blocked: boolean;
+}
+
+export interface GroundOptions {
+  readonly say: (line: string) => void;
+  /** Asks for a clean end: every wait is given up. */
+  readonly signal: AbortSignal;
+}
+
+export class Interrupted extends Error {
+  override readonly name = 'Interrupted';
+}
+
+/** One real stack with one worker, the world that it changes, and what is seen of its runs. */
+export class Ground {
+  readonly #views = new Map<string, RunView>();
+  readonly #extra: ManagedProcess[] = [];
+  #scanned = 0;
+  #workers = 0;
+
+  private constructor(
+    readonly stack: TestStack,
+    readonly sink: Sink,
+    readonly options: GroundOptions,
+  ) {}
+
+  worker!: ManagedProcess;
+  copier!: Copier;
+
+  static async open(options: GroundOptions): Promise<Ground> {
+    const sink = await Sink.open();
+    const stack = await TestStack.start().catch(async (error: unknown) => {
+      await sink.close();
+      throw error;
+    });
+    const ground = new Ground(stack, sink, options);
+    try {
+      ground.worker = await ground.startWorker('matrix');
+      ground.copier = await Copier.open(stack);
+      await ground.until('every lane is taken', () => stack.lanes.every((lane) => stack.events(`~lane/default/${lane}`).length > 0));
+      return ground;
+    } catch (error) {
+      await ground.close();
+      throw error;
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.copier?.close().catch(() => undefined);
+    await Promise.all(this.#extra.map(async (each) => {
+      if (each.pid !== undefined) await each.kill();
+    }));
+    await this.stack.stop();
+    await this.sink.close();
+  }
+
+  victim(name: Victim): ManagedProcess {
+    return name === 'worker' ? this.worker : this.stack.service(name);
+  }
+
+  get processes(): ManagedProcess[] {
+    return [...SERVICES.map((name) => this.stack.service(name)), this.worker];
+  }
+
+  /** Another worker under a name of its own, or the same. */
+  async startWorker(name: string): Promise<ManagedProcess> {
+    this.#workers += 1;
+    return this.#start(`worker-${this.#workers}`, WORKER, { MATRIX_SINK: this.sink.url, MATRIX_WORKER: name });
+  }
+
+  /** A second instance of a service, to take over from the first. */
+  startInstance(service: ServiceName): Promise<ManagedProcess> {
+    const name = `${service}-more-${this.#extra.length}`;
+    return this.#start(name, SERVICE(service), { HOLDFAST_INSTANCE: name });
+  }
+
+  async #start(name: string, entry: string, env: NodeJS.ProcessEnv): Promise<ManagedProcess> {
+    const { stack } = this.stack;
+    const made = new ManagedProcess({ name, entry, dir: path.join(stack.dir, 'matrix'), env: { ...stack.env, HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS), ...env } });
+    this.#extra.push(made);
+    await made.start();
+    return made;
+  }
+
+  /** Asks for runs, all in one produce. */
+  async begin(plans: readonly RunPlan[]): Promise<void> {
+    await this.stack.producer.send({
+      topic: topics.agentIntents,
+      acks: -1,
+      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null, pad = '' }) => ({
+        key: run,
+        headers: { ce_type: 'StartRun' },
+        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate, pad } }),
+      })),
+    });
+  }
+
+  view(run: string): RunView {
+    const { seen } = this.stack;
+    for (; this.#scanned < seen.length; this.#scanned += 1) {
+      const record = seen[this.#scanned];
+      if (record?.topic !== topics.runEvents) continue;
+      const { type, subject } = record.envelope;
+      const view = this.#views.get(subject) ?? { endedAt: null, ending: null, blocked: false };
+      this.#views.set(subject, view);
+      if (type === 'RunFinished') Object.assign(view, { endedAt: Date.now(), ending: record.data['ending'] ?? null, blocked: false });
+      else if (type === 'RunBlocked') view.blocked = true;
+      else if (type === 'EffectSettled' || type === 'StepReleased') view.blocked = false;
+    }
+    return this.#views.get(run) ?? { endedAt: null, ending: null, blocked: false };
+  }
+
+  allEnded(plans: readonly RunPlan[]): boolean {
+    return plans.every(({ run }) => this.view(run).endedAt !== null);
+  }
+
+  /** Calls of the world so far, of runs whose id begins so. */
+  fired(prefix: string): number {
+    return this.sink.arrivals.filter(({ run }) => run.startsWith(prefix)).length;
+  }
+
+  /** `eventually`, given up at once when an end is asked for. */
+  until(what: string, check: () => boolean | Promise<boolean>, withinMs = 60_000): Promise<true> {
+    return eventually(
+      what,
+      () => {
+        if (this.options.signal.aborted) throw new Interrupted('asked to end');
+        return check();
+      },
+      withinMs,
+    );
+  }
+}
