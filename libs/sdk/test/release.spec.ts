@@ -129,6 +129,68 @@ describe('a run whose code waits for nothing but waits', () => {
   });
 });
 
+describe('a run that is cancelled', () => {
+  const one = agent(async (run) => run.call(put, { n: 1 }));
+  const reported = (stand: StandIn): unknown => stand.messages.flatMap(({ type, data }) => (type === 'ReportSteps' ? (data.settles ?? []) : []));
+  const unfired = (step: string) => ({ step, attempt: 1, outcome: expect.objectContaining({ status: 'failed', failure: expect.objectContaining({ class: 'cancelled', notApplied: true }) }) });
+
+  it('says of a call that was accepted that it never fired', async () => {
+    const stand = new StandIn({ tools });
+    const intend = stand.intend.bind(stand);
+    let acknowledge: () => void = () => undefined;
+    let fired = 0;
+    stand.intend = (...asked) => (stand.messages.length === 0 ? new Promise((resolve) => (acknowledge = () => void intend(...asked).then(resolve))) : intend(...asked));
+    stand.fireLocal = () => ((fired += 1), Promise.resolve('lease_lost'));
+    const executor = stand.begin(one);
+    await stand.quiet();
+    acknowledge();
+    executor.dropped('mia has cancelled it', true);
+    await executor.finished;
+    await stand.quiet();
+    expect([fired, executor.state, reported(stand)]).toEqual([0, 'released', [unfired('1')]]);
+  });
+
+  it('says it of one that waited for its turn, once that is certain, and of the rest of a group', async () => {
+    const stand = new StandIn({ tools });
+    const ends: ((lost: 'lease_lost') => void)[] = [];
+    const fire = stand.fireLocal.bind(stand);
+    stand.fireLocal = (call) => (call.step === '1.1' ? fire(call) : new Promise((resolve) => ends.push(resolve)));
+    const executor = stand.begin(agent(async (run) => run.all([(a) => a.call(put, { n: 1 }), (b) => b.call(put, { n: 2 })], { checkpoint: 'group' })));
+    await stand.quiet();
+    executor.dropped('mia has cancelled it', true);
+    for (const end of ends) end('lease_lost');
+    await executor.finished;
+    await stand.quiet();
+    expect([executor.state, reported(stand)]).toEqual(['released', [expect.objectContaining({ step: '1.1', outcome: expect.objectContaining({ status: 'succeeded' }) }), unfired('1.2')]]);
+  });
+
+  it('can say nothing certain of a call that a lost worker may have fired', async () => {
+    const stand = new StandIn({ tools });
+    stand.fireLocal = () => new Promise(() => undefined);
+    stand.begin(one);
+    await stand.quiet();
+    stand.crash();
+    const second = stand.begin(one);
+    second.dropped('mia has cancelled it', true);
+    await second.finished;
+    await stand.quiet();
+    expect(reported(stand)).toEqual([{ step: '1', attempt: 2, outcome: expect.objectContaining({ status: 'unknown', cause: 'host_lost' }) }]);
+  });
+
+  it('says nothing of what another worker gets to fire, when it is only held', async () => {
+    const stand = new StandIn({ tools });
+    let lose: (lost: 'lease_lost') => void = () => undefined;
+    stand.fireLocal = () => new Promise((resolve) => (lose = resolve));
+    const executor = stand.begin(one);
+    await stand.quiet();
+    executor.dropped('mia has paused it', false);
+    lose('lease_lost');
+    await executor.finished;
+    await stand.quiet();
+    expect(reported(stand)).toEqual([]);
+  });
+});
+
 describe('a run that an operator holds', () => {
   it('stops where it is: its code asks for nothing more, and what has fired still reports', async () => {
     const stand = new StandIn({ tools });
