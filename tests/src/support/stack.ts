@@ -68,6 +68,10 @@ export class TestStack {
       partitions: LOCAL_PARTITIONS,
       env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS) },
       services,
+      // What a service said last is the only clue to why it died: its log goes with the stack.
+      onServiceExit: (process, exit) => {
+        void process.logTail().then((log) => globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
+      },
       prepare: (brokers, partitions) => ensureTopics(brokers, partitions),
     });
     const kafka = new Kafka({ brokers: stack.brokers, clientId: 'outsider', logLevel: logLevel.NOTHING });
@@ -129,7 +133,8 @@ export class TestStack {
 
   /** The first event of a type in a run's stream, when it comes. */
   event(run: string, type: string, where: (data: Seen['data']) => boolean = () => true, topic: string = topics.runEvents): Promise<Seen> {
-    return eventually(`${type} of run ${run}`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
+    const known = (): string => this.seen.filter(({ envelope }) => envelope.subject === run).map(({ envelope }) => envelope.type).join(', ');
+    return eventually(() => `${type} of run ${run} (known of it: ${known()})`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
   }
 
   deadLetter(place: Place): Promise<Seen> {
