@@ -63,7 +63,7 @@ async function decided(service: ServiceName): Promise<Record<string, unknown>> {
 }
 
 const READ_BY: Record<ServiceName, readonly string[]> = {
-  orchestrator: [topics.agentIntents, topics.effectEvents],
+  orchestrator: [topics.agentIntents, topics.effectEvents, topics.operatorCommands, topics.compensationEvents],
   ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents, topics.compensationEvents],
   reconciliation: [topics.effectEvents, topics.toolResults, topics.operatorCommands],
   compensation: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands],

@@ -25,7 +25,7 @@ const shown: Shown[] = [];
 const keys = new Set<string | null>();
 
 const reads: Record<ServiceName, readonly string[]> = {
-  orchestrator: [topics.agentIntents, topics.effectEvents],
+  orchestrator: [topics.agentIntents, topics.effectEvents, topics.operatorCommands, topics.compensationEvents],
   ledger: [topics.runEvents, topics.toolResults, topics.reconciliationEvents, topics.compensationEvents],
   reconciliation: [topics.effectEvents, topics.toolResults, topics.operatorCommands],
   compensation: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands],

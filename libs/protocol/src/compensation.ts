@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { DurationMs, Name, Named } from './ids.js';
+import { DurationMs, Name, Named, Step } from './ids.js';
 import { JsonValue } from './outcome.js';
 
 /** RFC 6901: `` is the whole value, `/id` a member of it. */
@@ -40,3 +40,11 @@ export const CompensationContract = z.object({
   partial: z.object({ amount: z.object({ from: z.enum(['args', 'result']), at: Pointer }), as: z.string().min(1).max(200) }).optional(),
 });
 export type CompensationContract = z.infer<typeof CompensationContract>;
+
+/** Which effects of the run are meant. `amount`: so much of one effect, in its contract's unit; the rest when absent. */
+export const PlanScope = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('run') }),
+  z.object({ kind: z.literal('after'), step: Step }),
+  z.object({ kind: z.literal('steps'), steps: z.array(Step).min(1).max(1000), amount: z.number().int().positive().optional() }),
+]);
+export type PlanScope = z.infer<typeof PlanScope>;

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { ProbeAnswer } from './effect.js';
 import { Attempt, Digest, EffectStep, Instant, Named, OperationKey, Step } from './ids.js';
 import { EffectClass, Evidence, Fire, JsonValue, Stored } from './outcome.js';
-import { CompensationContract } from './compensation.js';
+import { CompensationContract, PlanScope } from './compensation.js';
 import { message } from './message.js';
-import { Operator } from './reconciliation.js';
+import { Operator } from './operator.js';
 
 /** Plans of one run are numbered from 1; one at a time is open. */
 const Plan = z.number().int().min(1);
@@ -24,13 +24,6 @@ export const PlanCause = z.discriminatedUnion('kind', [
 ]);
 export type PlanCause = z.infer<typeof PlanCause>;
 
-/** Which effects of the run are meant. `amount`: so much of one effect, in its contract's unit; the rest when absent. */
-export const PlanScope = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('run') }),
-  z.object({ kind: z.literal('after'), step: Step }),
-  z.object({ kind: z.literal('steps'), steps: z.array(Step).min(1).max(1000), amount: z.number().int().positive().optional() }),
-]);
-export type PlanScope = z.infer<typeof PlanScope>;
 
 /** An effect is intended, and this is how it will be answered if it must be: known before it can fire. */
 export const CompensationRegistered = message(

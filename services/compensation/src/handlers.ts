@@ -8,6 +8,7 @@ import {
   toolTasks,
   type ArgumentsReported,
   type CompensateRun,
+  type CompensationRequested,
   type DecideCompensation,
   type EffectConflicted,
   type EffectDispatched,
@@ -26,6 +27,7 @@ import {
   type RequestedCall,
   type RunFinished,
   type Step,
+  type WaitStarted,
 } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn, Unreadable } from '@holdfast/runtime';
 import { lacksHost } from './domain/advance.js';
@@ -89,6 +91,16 @@ export class PlanHandlers {
     const { ending } = data;
     const others = data.effects.filter(({ step }) => !turn.state(envelope.subject).effects.has(step)).map(({ step, tool, key, outcome }) => ({ step, tool, key, outcome }));
     this.#apply(envelope.subject, envelope.tenant, turn, { type: 'ended', end: { ending: ending.status, others }, message: wordsOf(ending), ...this.#looking(turn) });
+  };
+
+  /** Its deadline said that it leads to this. The run's end follows in its stream. */
+  deadline = ({ envelope, data }: In<typeof CompensationRequested>, turn: PlanTurn): void =>
+    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'open', cause: { kind: 'deadline', message: data.because.slice(0, 2000), ...(data.step === undefined ? {} : { step: data.step }) }, scope: { kind: 'run' }, ...this.#looking(turn) });
+
+  /** The agent itself has what it did answered, and waits for it. */
+  waits = ({ envelope, data }: In<typeof WaitStarted>, turn: PlanTurn): void => {
+    const { step, wait } = data;
+    if (wait.kind === 'compensation') this.#apply(envelope.subject, envelope.tenant, turn, { type: 'open', cause: { kind: 'agent', step, message: 'the agent asked for it' }, scope: wait.scope, ...this.#looking(turn) });
   };
 
   argued = ({ envelope, data }: In<typeof ArgumentsReported>, turn: PlanTurn): void => {

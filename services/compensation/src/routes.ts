@@ -1,6 +1,7 @@
 import {
   ArgumentsReported,
   CompensateRun,
+  CompensationRequested,
   DecideCompensation,
   EffectConflicted,
   EffectDispatched,
@@ -19,6 +20,7 @@ import {
   runMessages,
   toolResultMessages,
   topics,
+  WaitStarted,
 } from '@holdfast/protocol';
 import { on, type Service } from '@holdfast/runtime';
 import { dueAt } from './domain/advance.js';
@@ -31,6 +33,8 @@ export const routes = (handle: PlanHandlers) => [
   on<RunPlans, PlanEvent, typeof GroupRequested.schema._output>(topics.runEvents, GroupRequested, handle.group),
   on<RunPlans, PlanEvent, typeof IntentRejected.schema._output>(topics.runEvents, IntentRejected, handle.refused),
   on<RunPlans, PlanEvent, typeof RunFinished.schema._output>(topics.runEvents, RunFinished, handle.finished),
+  on<RunPlans, PlanEvent, typeof CompensationRequested.schema._output>(topics.runEvents, CompensationRequested, handle.deadline),
+  on<RunPlans, PlanEvent, typeof WaitStarted.schema._output>(topics.runEvents, WaitStarted, handle.waits),
   on<RunPlans, PlanEvent, typeof EffectDispatched.schema._output>(topics.effectEvents, EffectDispatched, handle.dispatched),
   on<RunPlans, PlanEvent, typeof EffectHeld.schema._output>(topics.effectEvents, EffectHeld, handle.dispatched),
   on<RunPlans, PlanEvent, typeof EffectSucceeded.schema._output>(topics.effectEvents, EffectSucceeded, handle.succeeded),

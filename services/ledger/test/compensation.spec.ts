@@ -3,7 +3,7 @@ import { record } from '@holdfast/kernel';
 import { EffectFailed, EffectSucceeded, Step } from '@holdfast/protocol';
 import type { EffectCommand } from '../src/domain/commands.js';
 import { openGate } from '../src/domain/health.js';
-import { applied, callOf, closedGate, digest, dispatched, failure, given, host, key, now, played, receipt, report, sending, step, succeeded, tool, verdict } from './kit.js';
+import { applied, callOf, closedGate, digest, dispatched, failure, given, host, key, notApplied, now, played, receipt, report, sending, step, succeeded, tool, verdict } from './kit.js';
 
 const answer = Step.parse('1'); // The kit's step stands for one such as 1~1: the ledger treats it like any other.
 const order = (after = 0, over: Partial<Extract<EffectCommand, { type: 'order' }>> = {}): EffectCommand => ({ type: 'order', call: callOf(), fence: 2, after, because: 'first attempt', gate: openGate, ...sending(), ...over });
@@ -39,9 +39,11 @@ describe('an effect of which the ledger has heard nothing', () => {
   const doubt: EffectCommand = { type: 'doubt', call: callOf('idempotent'), because: 'its worker never said', ...sending('idempotent') };
 
   test('is unknown once somebody doubts it, with all that settling it needs', () => {
-    expect(given().when(doubt)).toMatchObject({ kind: 'record', events: [{ type: 'EffectOutcomeUnknown', data: { attempt: 1, cause: 'host_lost', notAfter: now, about: { tool, effect: 'idempotent', args: { amount: 5 } }, local: { digest } } }] });
+    expect(given().when(doubt)).toMatchObject({ kind: 'record', events: [{ type: 'EffectOutcomeUnknown', data: { attempt: 1, cause: 'host_lost', notAfter: now, about: { tool, effect: 'idempotent', args: { amount: 5 } }, local: { digest } } }, { type: 'EffectStopped' }] });
     const events = played([], doubt);
     expect(given(...events).when(verdict(1, applied, 'idempotent'))).toMatchObject({ kind: 'record', events: [{ type: 'EffectSucceeded' }] });
+    // Its run is over: what did not happen is not made to happen.
+    expect(given(...events).when(verdict(1, notApplied, 'idempotent'))).toMatchObject({ kind: 'record', events: [{ type: 'EffectFailed' }] });
   });
 
   test('is in no doubt where something is known of it', () => {

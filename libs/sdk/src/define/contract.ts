@@ -8,7 +8,7 @@ import type { Compensation, ContractSpec, ToolReference } from './tool.js';
  * The contract of a tool as it is published.
  * @throws InvalidDefinition naming what is wrong, or what contradicts what
  */
-export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe<never> | null, pool: Pool, compensate?: Compensation<never, never>): ToolContract {
+export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe<never> | null, pool: Pool, compensate?: Compensation<never, never> | null): ToolContract {
   const { ageing, breaker, recovery } = spec;
   const { fallback } = tool;
   if (probe !== null && typeof probe.ask !== 'function') throw wrong(tool, 'probe needs ask: (args, context) => an answer');
@@ -21,7 +21,7 @@ export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe
     keyScope: tool.keyScope,
     input: jsonSchema(tool, 'input'),
     output: jsonSchema(tool, 'output'),
-    material: spec.material === undefined ? undefined : [...spec.material],
+    material: tool.material === undefined ? undefined : [...tool.material],
     retry: { ...DEFAULT_RETRY, ...spec.retry },
     timeoutMs: spec.timeout ?? 30_000,
     queueMs: spec.queueTimeout ?? 60_000,
@@ -32,13 +32,14 @@ export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe
         : present({ sealing: probe.sealing, timeoutMs: probe.timeout, initialMs: probe.schedule?.initial, factor: probe.schedule?.factor, maxMs: probe.schedule?.max }),
     owner: spec.owner ?? null,
     ageing: ageing && present({ remindAfterMs: ageing.remindAfter, escalateAfterMs: ageing.escalateAfter, escalateTo: ageing.escalateTo, verdictRole: ageing.verdictRole }),
+    approval: tool.approval && { approvers: [...tool.approval.approvers], fourEyes: tool.approval.fourEyes ?? false },
     heartbeatMs: spec.heartbeat,
     targetRemembersKeysForMs: spec.targetRemembersKeysFor,
     concurrencyMax: spec.concurrency,
     breaker: breaker && present({ failures: breaker.failures, initialMs: breaker.initial, maxMs: breaker.max }),
     holdMs: spec.hold,
     fallback: fallback === null ? undefined : { name: fallback.tool.name, version: fallback.tool.version },
-    compensate: compensate && declaredCompensation(tool, compensate),
+    compensate: compensate === undefined || compensate === null ? undefined : declaredCompensation(tool, compensate),
     pointOfNoReturn: spec.pointOfNoReturn === true ? true : undefined,
     recovery: recovery && present(recovery),
   });

@@ -318,6 +318,6 @@ class Turn {
 /** Roles of which whoever approves must have one; null: no approval is needed. */
 export function approversOf(how: CompensationContract, { contract }: Pick<Looking, 'contract'>): string[] | null {
   if (how.authority !== 'automatic') return how.authority.approvers;
-  const approval = (contract(how.tool) as { readonly approval?: { readonly approvers: string[] } } | null)?.approval;
+  const approval = contract(how.tool)?.approval;
   return approval === undefined ? null : approval.approvers;
 }
