@@ -42,6 +42,7 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),
     next: over ? null : nextSafe(openSteps(run).map(({ call }) => call.step), unknown.map(({ call }) => call.step), cursor),
     ending: run.status === 'ended' ? run.ending : null,
+    compensation: run.compensation,
     quarantine: run.status === 'quarantined' ? run.because : null,
   };
 }

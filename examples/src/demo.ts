@@ -1,6 +1,7 @@
 import { parseArgs } from 'node:util';
 import Table from 'cli-table3';
 import { runDesk } from './desk/run-desk.js';
+import { runTrip } from './trip/run-trip.js';
 import { runTasks, type TaskRow } from './tasks/run-tasks.js';
 
 const { values } = parseArgs({
@@ -11,12 +12,16 @@ const { values } = parseArgs({
     seed: { type: 'string', default: '1' },
     reword: { type: 'boolean', default: false },
     blind: { type: 'boolean', default: false },
+    example: { type: 'string', default: 'desk' },
+    faults: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
   },
 });
 
 const USAGE = `npm run demo                     a small refund desk over examples/input/
+npm run demo -- --example trip   flight, hotel, car and payment, at providers with books of their own
+  --faults       every fault of every provider, at booking and at cancelling; exit code 1 where the books don't bear a run's word out
 npm run demo -- --tasks FILE     every task of a file is a run, every action a step
   --world URL    PostgreSQL database that the tools change (default: one made for the demo)
   --kill N       kill -9 workers and services N times, in turn
@@ -40,8 +45,19 @@ function tableOf(rows: readonly TaskRow[]): string {
   return table.toString();
 }
 
+async function trip(): Promise<void> {
+  const { result, rows } = await runTrip({ faults: values.faults, say });
+  const table = new Table({ head: ['run', 'outcome', 'stands in the books', 'fault'], style: { head: [], border: [] }, chars: { mid: '', 'left-mid': '', 'mid-mid': '', 'right-mid': '' } });
+  for (const { run, outcome, standing, fault } of rows) table.push([run, outcome, standing.join(', ') || '-', fault ?? '-']);
+  process.stdout.write(`${table.toString()}\n`);
+  process.stdout.write(values.json ? `${JSON.stringify(result)}\n` : `${result.right} of ${result.runs} runs: the providers’ books are what the run says. ${result.bookings} bookings, ${result.cancellations} cancellations.\n`);
+  if (result.right !== result.runs) process.exitCode = 1;
+}
+
 async function main(): Promise<void> {
   if (values.help) return void process.stdout.write(USAGE);
+  if (values.example === 'trip') return trip();
+  if (values.example !== 'desk') throw new Error(`--example ${values.example}: there are desk and trip`);
   if (values.tasks === undefined) {
     const { result, rows } = await runDesk({ say });
     process.stdout.write(`${tableOf(rows)}\n`);

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { topics, type Json } from '@holdfast/protocol';
-import { verify } from '@holdfast/cli';
-import { defineTool, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
+import { runProgram, verify } from '@holdfast/cli';
+import { defineAgent, defineTool, HoldfastClient, IntentRefusedError, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
 import { z } from 'zod';
 import { Bookings } from './support/bookings.js';
 import { STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
@@ -12,17 +12,42 @@ jest.setTimeout(STACK_LIMIT_MS);
 const books = new Bookings();
 let stack: TestStack;
 let worker: ServedWorker | undefined;
+let client: HoldfastClient;
 
 const mail = defineTool({ name: 'mail.send', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), owner: 'the desk', execute: () => null });
 const paid = defineTool({ name: 'ship', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), owner: 'the desk', pointOfNoReturn: true, execute: () => null });
 
+/** Books a flight, then a hotel; rolls back to the flight, and books a suite instead. */
+const changesItsMind = defineAgent({
+  name: 'changes-its-mind',
+  version: '1',
+  input: z.object({ letter: z.boolean() }),
+  output: z.object({ status: z.string(), keys: z.array(z.string()) }),
+  run: async (run, { letter }) => {
+    await run.call('flight.book', { seats: 1 });
+    const flight = run.lastStep();
+    await run.call('hotel.book', { seats: 1 });
+    if (letter) await run.call('mail.send', {});
+    try {
+      const { status, again } = await run.rollback({ to: flight });
+      await run.call('hotel.book', { seats: 2 });
+      return { status, keys: again.map(({ step, key }) => `${step}: ${key}`) };
+    } catch (error) {
+      if (error instanceof IntentRefusedError) return { status: error.reason, keys: [] };
+      throw error;
+    }
+  },
+});
+
 beforeAll(async () => {
   stack = await TestStack.start();
   const tools = [...books.tools('flight'), ...books.tools('hotel', { computed: true }), ...books.tools('suite', { approvers: ['manager'] }), mail, paid] as ToolDefinition[];
-  worker = await work(stack.brokers, { tools });
+  worker = await work(stack.brokers, { tools, agents: [changesItsMind] });
+  client = await HoldfastClient.connect({ brokers: stack.brokers });
 }, STACK_LIMIT_MS);
 
 afterAll(async () => {
+  await client?.close();
   await worker?.stop();
   await stack?.stop();
 });
@@ -51,6 +76,8 @@ describe('a run that failed', () => {
     await trip(run, 'flight.book', 'hotel.book');
     const done = await concluded(run);
     expect(done['status']).toBe('compensated');
+    expect((await stack.event(run, 'RunCompensated')).data).toMatchObject({ plan: 1, status: 'compensated', effects: done['effects'] });
+    expect(stack.events(run).map(({ envelope }) => envelope.type).slice(-3)).toEqual(['RunFinished', 'RunCompensating', 'RunCompensated']);
     expect(books.standing(run)).toEqual([]);
     expect(books.of(run).map(({ what, thing }) => `${what} ${thing}`)).toEqual(['book flight', 'book hotel', 'cancel hotel', 'cancel flight']);
     expect(done['effects']).toMatchObject([{ step: '1', standing: 'compensated', residual: [{ what: 'cancellation fee', amount: 5 }], answers: [{ step: '1~1', verified: true }] }, { step: '2' }]);
@@ -137,6 +164,87 @@ describe('a compensation', () => {
     await stack.service('compensation').start();
     const done = await concluded(run);
     expect([done['status'], books.standing(run), books.of(run, 'cancel').length]).toEqual(['compensated', [], 2]);
+  });
+});
+
+describe('an agent', () => {
+  test('rolls back to a step, is told what is answered and which keys are new, and goes on', async () => {
+    const run = 'other plans';
+    const outcome = await (await client.start(changesItsMind, { letter: false }, { runId: run })).outcome({ timeoutMs: 30_000 });
+    expect(outcome).toMatchObject({ status: 'completed', output: { status: 'compensated', keys: ['2: a new key'] } });
+    expect(books.of(run).map(({ what, thing }) => `${what} ${thing}`)).toEqual(['book flight', 'book hotel', 'cancel hotel', 'book hotel']);
+  });
+
+  test('is refused a way back over what nothing answers, and nothing is done', async () => {
+    const run = 'posted';
+    const outcome = await (await client.start(changesItsMind, { letter: true }, { runId: run })).outcome({ timeoutMs: 30_000 });
+    expect(outcome).toMatchObject({ status: 'completed', output: { status: 'not_compensable' } });
+    expect(books.of(run, 'cancel')).toEqual([]);
+  });
+});
+
+describe('a run that is cancelled, or whose time is up', () => {
+  test('is compensated in a scope of its own: cancelled again, nothing of that stops, nor is done twice', async () => {
+    const run = 'cancelled';
+    books.meets(run, 'cancel', 'flight', 'late');
+    await stack.intent(run, 'StartRun', { agent: null, input: {} });
+    await call(run, '1', 'flight.book');
+    const cancel = (id: string): Promise<unknown> => command(run, 'CancelRun', { command: id, by: by('operator'), reason: 'off', scope: 'run', manner: 'immediate' });
+    await cancel('once');
+    await plan(run, 'CompensationOrdered');
+    await cancel('twice');
+    expect((await concluded(run))['status']).toBe('compensated');
+    expect(books.of(run).map(({ what }) => what)).toEqual(['book', 'cancel']);
+    expect((await stack.event(run, 'RunCompensated')).data['status']).toBe('compensated');
+  });
+
+  test('by the deadline of an approval: one plan, for both of its causes', async () => {
+    const run = 'nobody approves';
+    await stack.intent(run, 'StartRun', { agent: null, input: {} });
+    await call(run, '1', 'flight.book');
+    await stack.intent(run, 'StartWait', { step: '2', wait: { kind: 'signal', name: 'yes' }, deadline: Date.now() + 300, onDeadline: { action: 'compensate' } });
+    expect((await concluded(run))['status']).toBe('compensated');
+    expect(plans(run).filter((type) => type === 'PlanOpened')).toHaveLength(1);
+    expect((await plan(run, 'PlanOpened')).data['cause']).toMatchObject({ kind: 'deadline', step: '2' });
+  });
+});
+
+describe('the command line', () => {
+  async function holdfast(...args: string[]): Promise<{ readonly code: number; readonly said: Json }> {
+    const out: string[] = [];
+    const spy = jest.spyOn(process.stdout, 'write').mockImplementation((text) => out.push(String(text)) > 0);
+    process.exitCode = 0;
+    process.env['HOLDFAST_BROKERS'] = stack.brokers.join(',');
+    process.env['HOLDFAST_DATABASE_URL'] = stack.stack.databaseUrl;
+    try {
+      const code = await runProgram([...args, '--json']);
+      return { code, said: JSON.parse(out.join('')) as Json };
+    } finally {
+      delete process.env['HOLDFAST_BROKERS'];
+      delete process.env['HOLDFAST_DATABASE_URL'];
+      process.exitCode = 0;
+      spy.mockRestore();
+    }
+  }
+
+  test('says first what would be done and who is needed, then does it, and shows how all stands', async () => {
+    const run = 'by hand';
+    await stack.intent(run, 'StartRun', { agent: null, input: {} });
+    await call(run, '1', 'flight.book');
+    await call(run, '2', 'suite.book');
+    await stack.finish(run);
+    await plan(run, 'RunEndNoted');
+    const dry = await holdfast('compensate', run, '--dry-run');
+    expect(dry.said).toMatchObject({ refused: null, would: [{ of: '2', approvers: ['manager'] }, { of: '1', approvers: null }], then: { status: 'compensated' } });
+    expect(plans(run)).not.toContain('PlanOpened');
+    expect(await holdfast('compensate', run, '--reason', 'the customer asked')).toMatchObject({ code: 0, said: { event: 'PlanOpened' } });
+    await plan(run, 'CompensationApprovalAsked');
+    expect(await holdfast('plans', 'approve', run, '2', '--role', 'viewer')).toMatchObject({ code: 1, said: { reason: 'role_missing' } });
+    expect(await holdfast('plans', 'approve', run, '2', '--role', 'manager')).toMatchObject({ code: 0, said: { decision: 'approved' } });
+    expect((await concluded(run))['status']).toBe('compensated');
+    expect(await holdfast('plans', 'show', run)).toMatchObject({ said: { status: 'compensated', effects: [{ step: '1', stands: 'compensated' }, { step: '2', stands: 'compensated' }] } });
+    expect((await holdfast('runs', 'show', run)).said).toMatchObject({ phase: 'compensated', compensation: { status: 'compensated' } });
+    expect(books.standing(run)).toEqual([]);
   });
 });
 

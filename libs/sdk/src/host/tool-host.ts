@@ -1,5 +1,5 @@
 import { unreachable } from '@holdfast/kernel';
-import { EffectHeartbeat, EffectReported, topics, type Json, type Message, type Outcome, type Report, type RunId, type WorkerId } from '@holdfast/protocol';
+import { answeredBy, EffectHeartbeat, EffectReported, topics, type Json, type Message, type Outcome, type Report, type RunId, type WorkerId } from '@holdfast/protocol';
 import type { Clock, CommitEnd, CrashPoint, LaneGroup, LogRecord, Membership } from '@holdfast/runtime';
 import type { ToolDefinition } from '../define/tool.js';
 import { messageOf } from '../errors.js';
@@ -344,7 +344,8 @@ export class ToolHost {
   async #report({ run, tenant, data }: Task, outcome: Outcome): Promise<void> {
     const { step, key, attempt } = data;
     const sent = this.#send(run, tenant, EffectReported({ step, key, attempt, outcome, worker: this.#parts.worker }));
-    this.#parts.onReport(run, { step, attempt, outcome });
+    // What answers an effect is no step of the run's own code.
+    if (answeredBy(step) === null) this.#parts.onReport(run, { step, attempt, outcome });
     await sent;
   }
 
