@@ -3,6 +3,8 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import pg from 'pg';
 import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
+import { topics } from '@holdfast/protocol';
+import { tail } from '@holdfast/runtime/kafka';
 import { HoldfastClient, serve } from '@holdfast/sdk';
 import { TRIP_AGENT, tripAgent, tripTools } from './agent.js';
 import { PROVIDERS, scenarios, type Provider, type Scenario } from './faults.js';
@@ -24,6 +26,12 @@ export interface TripResult {
   readonly right: number;
   readonly bookings: number;
   readonly cancellations: number;
+}
+
+/** How a run ended or was compensated, and what stands by its own word. */
+interface Word {
+  readonly outcome: string;
+  readonly named: readonly string[];
 }
 
 interface Entry {
@@ -82,11 +90,13 @@ async function play(stack: Stack, books: Books, urls: Record<Provider, string>, 
   for (const { run, fault } of trips) if (fault !== null) await books[fault.provider].query('insert into faults values ($1, $2, $3)', [run, fault.what, fault.fault]);
   const worker = await serve({ agents: [tripAgent()], tools: tripTools(urls), brokers: stack.brokers, worker: 'trip', sessionTimeoutMs: LOCAL_SESSION_TIMEOUT_MS, irreversibleConcurrency: 16, log: { info: () => undefined, warn: say, error: say } });
   const client = await HoldfastClient.connect({ brokers: stack.brokers });
+  const words = new Words();
+  await words.read(stack.brokers);
   try {
     const ended = await Promise.all(
       trips.map(async ({ run, calledOff }) => {
         await client.start(TRIP_AGENT, { cents: 10_000, calledOff }, { runId: run });
-        const end = await wordOf(client, run);
+        const end = await words.of(run);
         say(`${run}: ${end.outcome}`);
         return end;
       }),
@@ -96,25 +106,43 @@ async function play(stack: Stack, books: Books, urls: Record<Provider, string>, 
     const count = (what: Entry['what']): number => entries.filter((entry) => entry.what === what).length;
     return { rows, result: { runs: rows.length, right: rows.filter(({ fault }) => fault === null).length, bookings: count('book'), cancellations: count('cancel') } };
   } finally {
+    await words.close();
     await client.close();
     await worker.stop();
   }
 }
 
-/** The run's own word, once it is over and nothing of it is being answered any more. */
-async function wordOf(client: HoldfastClient, run: string): Promise<{ readonly outcome: string; readonly named: readonly string[] }> {
-  const ending = await client.outcome(run, { timeoutMs: RUN_LIMIT_MS });
-  const done: readonly string[] = PROVIDERS.map((provider) => provider);
-  if (ending.status === 'completed') return { outcome: 'completed', named: done };
-  const until = Date.now() + RUN_LIMIT_MS;
-  for (;;) {
-    const events = [];
-    for await (const { event } of client.events(run)) events.push(event);
-    const last = events.at(-1);
-    if (last?.type === 'RunCompensated') return { outcome: `${ending.status}, ${last.data.status}`, named: last.data.effects.filter(({ standing }) => standing !== 'compensated' && standing !== 'never_happened').map(({ tool }) => tool.name.split('.')[0] ?? '') };
-    if (last?.type === 'RunFinished' && !last.data.effects.some(({ outcome }) => outcome === 'succeeded' || outcome === 'unknown')) return { outcome: `${ending.status}, having done nothing`, named: [] };
-    if (Date.now() > until) return { outcome: `${ending.status}, and no word on what it did`, named: [] };
-    await new Promise((resolve) => setTimeout(resolve, 250));
+/** What runs say of what they did, from their own stream: it goes on after their end. */
+class Words {
+  readonly #said = new Map<string, Word>();
+  #reader: { close(): Promise<void> } | undefined;
+
+  async read(brokers: readonly string[]): Promise<void> {
+    this.#reader = await tail({ brokers, topic: topics.runEvents, from: 'beginning', onRecord: ({ key, headers, value }) => this.#note(key ?? '', String(headers['ce_type']), value ?? '{}') });
+  }
+
+  close(): Promise<void> {
+    return this.#reader?.close() ?? Promise.resolve();
+  }
+
+  /** Once the run is over, and nothing that it did is being answered any more. */
+  async of(run: string): Promise<Word> {
+    for (const until = Date.now() + RUN_LIMIT_MS; Date.now() < until; ) {
+      const said = this.#said.get(run);
+      if (said !== undefined) return said;
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    return { outcome: 'no word on what it did', named: [] };
+  }
+
+  #note(run: string, type: string, value: string): void {
+    const data = JSON.parse(value) as { ending: { status: string }; status: string; effects: { tool: { name: string }; outcome?: string; standing?: string }[] };
+    const providers = (standing: readonly (string | undefined)[]): string[] => data.effects.filter((effect) => standing.includes(effect.standing ?? effect.outcome)).map(({ tool }) => tool.name.split('.')[0] ?? '');
+    if (type === 'RunCompensated') this.#said.set(run, { outcome: data.status, named: providers(['stands', 'in_part', 'failed']) });
+    if (type !== 'RunFinished') return;
+    const may = providers(['succeeded', 'unknown']);
+    if (data.ending.status === 'completed') this.#said.set(run, { outcome: 'completed', named: may });
+    else if (may.length === 0) this.#said.set(run, { outcome: `${data.ending.status}, having done nothing`, named: [] });
   }
 }
 
@@ -124,7 +152,7 @@ async function entriesIn(books: Books): Promise<(Entry & { readonly provider: Pr
 }
 
 /** Holds the run's word against the books: what stands is what it names, once each, and nothing else. */
-function judged({ run }: Scenario, { outcome, named }: { readonly outcome: string; readonly named: readonly string[] }, entries: readonly (Entry & { readonly provider: Provider })[]): TripRow {
+function judged({ run }: Scenario, { outcome, named }: Word, entries: readonly (Entry & { readonly provider: Provider })[]): TripRow {
   const standing: string[] = [];
   const faults: string[] = [];
   for (const provider of PROVIDERS) {

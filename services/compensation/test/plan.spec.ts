@@ -68,6 +68,12 @@ describe('an effect', () => {
     expect(over.ordered()).toEqual(['1~1']);
   });
 
+  test('that an agent asks for after its roll-back is what it wants: nothing answers it', () => {
+    const plans = told(register('1'), register('2'), note('1'), note('2'), openFor({ kind: 'after', step: step('1') }, '3'), noteAnswer('2~1'), register('4'), note('4'));
+    expect(plans.ordered()).toEqual(['2~1']);
+    expect(told(register('1'), note('1'), openFor(run, '2'), register('3'), note('3'), noteAnswer('1~1')).ordered()).toEqual(['1~1']);
+  });
+
   test('that its worker fired, and of which nobody ever says anything, is handed to the ledger as a doubt', () => {
     const plans = told(register('1', { fire: 'local', effect: 'idempotent' }), ended());
     expect(plans.on(due(now + DOUBT_AFTER_MS - 1))).toEqual([]);

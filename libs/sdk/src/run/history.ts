@@ -4,7 +4,9 @@ import { nameOfWait } from '../wait/ask.js';
 
 export type AskedKind = 'call' | RecordKind | Wait['kind'];
 
-const WAIT_KINDS: readonly AskedKind[] = ['sleep', 'signal', 'approval', 'callback', 'child'];
+/** A kind that is missing here doesn't compile: its waits would never be told of their end. */
+const WAITS: Readonly<Record<Wait['kind'], true>> = { sleep: true, signal: true, approval: true, callback: true, child: true, compensation: true };
+const WAIT_KINDS = Object.keys(WAITS) as readonly AskedKind[];
 export const isWaitKind = (kind: AskedKind): kind is Wait['kind'] => WAIT_KINDS.includes(kind);
 
 interface Recorded {

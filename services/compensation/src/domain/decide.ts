@@ -1,5 +1,5 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
-import { answeredBy, ArgumentsKnown, ArgumentsMissing, CompensationNoted, CompensationRegistered, digestOf, EffectNoted, RunEndNoted, VerificationConcluded, type PlanCause, type Step } from '@holdfast/protocol';
+import { answeredBy, ArgumentsKnown, ArgumentsMissing, CompensationNoted, CompensationRegistered, digestOf, EffectNoted, RunEndNoted, VerificationConcluded, type PlanCause, type PlanScope, type Step } from '@holdfast/protocol';
 import { advance, openedFor } from './advance.js';
 import { completed, wholeAmount } from './arguments.js';
 import type { Command, IgnoreReason, Looking, PlanCommand, PlanDecision } from './commands.js';
@@ -112,7 +112,14 @@ function opened({ cause, scope, ...looking }: Command<'open'>, run: RunPlans): P
   if (run.plans.some(({ causes }) => causes.some((before) => sameCause(before, cause)))) return ignore('opened_before');
   // An agent waits for its answer, also where there is nothing to do.
   if (cause.kind !== 'agent' && !canAnswer(run)) return ignore('nothing_to_do');
-  return andOn([openedFor(run, cause, scope, looking)], run, looking);
+  return andOn([openedFor(run, cause, cause.kind === 'agent' ? asItIs(run, scope, cause.step) : scope, looking)], run, looking);
+}
+
+/** An agent means what it has done so far: what it does afterwards is what it wants. */
+function asItIs(run: RunPlans, scope: PlanScope, wait: Step): PlanScope {
+  if (scope.kind === 'steps') return scope;
+  const steps = [...run.effects.keys()].filter((step) => covers(scope, step));
+  return { kind: 'steps', steps: steps.length === 0 ? [wait] : steps };
 }
 
 function argumentsCame({ step, ask, answer, ...looking }: Command<'arguments'>, run: RunPlans): PlanDecision {
