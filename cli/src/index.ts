@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
 import { addRebuild } from './commands/rebuild.js';
@@ -21,6 +22,7 @@ export function makeProgram(): Command {
   addCases(program);
   addAudit(program);
   addRebuild(program);
+  addArtifacts(program);
   return program;
 }
 
