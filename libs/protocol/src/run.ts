@@ -55,15 +55,18 @@ export const RunAccepted = message(
   }),
 );
 
+/** Another run waits for this one as its child as well. */
+export const RunJoined = message('RunJoined', z.object({ parent: z.object({ run: RunId, step: Step }) }));
+
 /** A queued run's first lease. */
 export const LeaseGranted = message('LeaseGranted', z.object({ lease: Lease, because: z.enum(['worker_arrived', 'worker_changed']) }));
 
-/** What a resume looked at before it let the run go on; each point is a field. */
+/** What a resume looked at before it let the run go on; each point is a field. `history`: its chain was checked while it was folded; one that is damaged is never granted. */
 export const Revalidation = z.object({
   history: z.literal('intact'),
   agentVersion: z.enum(['same', 'compatible']),
   deadline: z.enum(['none', 'open']),
-  budgets: z.enum(['none', 'within']),
+  budgets: z.enum(['none', 'within', 'near', 'spent']),
 });
 
 /** A run changed hands: the new lease, what was checked, what is replayed and what fires again. */
@@ -263,6 +266,7 @@ export const LaneTaken = message(
 /** Types on the topic `run.events`. */
 export const runMessages = [
   RunAccepted,
+  RunJoined,
   LeaseGranted,
   RunResumed,
   EffectRequested,

@@ -41,12 +41,13 @@ import {
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
+import { sameNamed } from './domain/accept.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
 import { holderOf } from './lanes.js';
-import { answerParent, tell, tellAgain, tellEnds } from './tell.js';
+import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -74,7 +75,8 @@ export class RunHandlers {
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
     for (const { data } of inbounds) {
       const named = typeof data === 'object' && data !== null && 'tool' in data ? [data.tool as Named] : typeof data === 'object' && data !== null && 'calls' in data ? (data.calls as { tool: Named }[]).map(({ tool }) => tool) : [];
-      if (named.some((tool) => this.#contracts.tool(tool) === undefined)) {
+      const agents = typeof data === 'object' && data !== null && 'taken' in data && 'agents' in data ? (data.agents as Named[]) : [];
+      if (named.some((tool) => this.#contracts.tool(tool) === undefined) || agents.some((agent) => this.#contracts.agent(agent) === undefined)) {
         await this.#contracts.catchUp();
         return;
       }
@@ -84,8 +86,15 @@ export class RunHandlers {
   start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
     const inputDigest = digestOf(inbound.data.input);
-    answerParent(inbound.envelope.subject, inbound.envelope.tenant, turn, inbound.data.parent);
-    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
+    const { subject: run, tenant } = inbound.envelope;
+    const { parent } = inbound.data;
+    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool, this.#contracts) }));
+    if (parent === undefined) return;
+    const other = otherRun(turn.state(run), tenant, inbound.data.agent, inputDigest);
+    // Whoever wants a child hears what became of it, also where there is none.
+    if (other !== null) return refuseParent(run, tenant, turn, parent, other);
+    answerParent(run, tenant, turn, parent);
+    this.apply(run, tenant, turn, { type: 'join', at: turn.now, parent });
   };
 
   call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
@@ -225,7 +234,7 @@ export class RunHandlers {
   /** Whoever holds the run's lane gets the run, if it is to be advanced now. */
   #grant(stream: string, tenant: string, turn: RunTurn): void {
     const run = turn.state(stream);
-    const holder = run.status === 'open' ? holderOf(turn, run.pool) : null;
+    const holder = run.status === 'open' ? holderOf(turn, run.pool, this.#contracts) : null;
     if (holder !== null) this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder });
   }
 
@@ -289,6 +298,13 @@ export class RunHandlers {
       invalid,
     };
   }
+}
+
+/** Why a run is not the one that somebody wanted as a child; null when it is. */
+function otherRun(run: Run, tenant: string, agent: Named | null, inputDigest: string): string | null {
+  if (!isRun(run)) return 'no run can be started under this id';
+  if (run.tenant !== tenant) return 'no run can be started under this id for this tenant';
+  return run.inputDigest === inputDigest && sameNamed(run.agent, agent) ? null : 'a run with this id exists with another input or agent';
 }
 
 /** Held by nobody, after somebody had it. */

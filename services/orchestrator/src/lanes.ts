@@ -1,14 +1,16 @@
 import { laneStream, type Pool } from '@holdfast/protocol';
-import type { Turn } from '@holdfast/runtime';
+import type { ContractBook, Turn } from '@holdfast/runtime';
 import type { Holder } from './domain/commands.js';
 import type { Run, RunEvent } from './domain/run.js';
 
 type RunTurn = Turn<Run, RunEvent>;
 
 /** Which worker of a pool holds the lane that a turn is about; null while none does. */
-export function holderOf(turn: RunTurn, pool: Pool): Holder | null {
+export function holderOf(turn: RunTurn, pool: Pool, contracts: Pick<ContractBook, 'agent'>): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset, rebuilt: lane.rebuilt } : null;
+  if (lane.status !== 'lane') return null;
+  const agents = lane.agents.map((agent) => ({ ...agent, compatibleWith: contracts.agent(agent)?.compatibleWith ?? [] }));
+  return { worker: lane.worker, agents, offset: lane.offset, rebuilt: lane.rebuilt };
 }
 
 /** Of the announcement under which it holds it. */

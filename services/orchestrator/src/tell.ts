@@ -22,7 +22,7 @@ import { grantPages } from './history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
-type Parent = NonNullable<KnownRun['parent']>;
+type Parent = KnownRun['parents'][number];
 
 const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane';
 
@@ -80,7 +80,8 @@ function tellRuns(stream: string, tenant: string, turn: RunTurn, run: KnownRun, 
       return wait?.kind === 'wait' ? startChild(stream, tenant, turn, run, wait) : undefined;
     }
     case 'RunFinished':
-      return run.parent === null ? undefined : tellParent(stream, tenant, turn, run.parent, event.data.ending);
+      for (const parent of run.parents) tellParent(stream, tenant, turn, parent, event.data.ending);
+      return;
     case 'RunCancelRequested':
       return cancelChildren(tenant, turn, run);
     default:
@@ -109,6 +110,10 @@ export function answerParent(stream: string, tenant: string, turn: RunTurn, pare
   const run = turn.state(stream);
   if (parent !== undefined && run.status === 'ended' && run.tenant === tenant) tellParent(stream, tenant, turn, parent, run.ending);
 }
+
+/** No such child comes about: whoever waits for it hears so. */
+export const refuseParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, because: string): void =>
+  tellParent(child, tenant, turn, parent, { status: 'failed', failure: { class: 'concurrency_conflict', message: `run ${child} was not started: ${because}`, notApplied: true } });
 
 function startChild(stream: string, tenant: string, turn: RunTurn, run: KnownRun, { step, wait, deadline }: WaitStep): void {
   if (wait.kind !== 'child') return;

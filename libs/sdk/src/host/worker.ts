@@ -73,7 +73,7 @@ export class Worker {
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });
     this.#firing = new Firing({ clock, artifacts: parts.artifacts });
-    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`), execute: parts.execute, outbox: this.#outbox, log });
+    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`) ?? [...agents.values()].find((agent) => agent.name === name && agent.compatibleWith.includes(version)), execute: parts.execute, outbox: this.#outbox, log });
     const slots = new Slots(parts.concurrency);
     this.#local = new LocalFiring({ firing: this.#firing, hold: this.#hold, runs: this.#runs, slots, crashPoint: parts.crashPoint });
     this.#host = new ToolHost({

@@ -18,7 +18,11 @@ export function refusal(run: KnownRun, because: Refusal, reported: Progressing =
 }
 
 export const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
-export const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
+/** Whether a holder can advance runs of an agent's version, and by which code; null when it can't. */
+export function hosts(holder: Holder, agent: Named): 'same' | 'compatible' | null {
+  if (holder.agents.some((hosted) => sameNamed(hosted, agent))) return 'same';
+  return holder.agents.some(({ name, compatibleWith }) => name === agent.name && compatibleWith?.includes(agent.version) === true) ? 'compatible' : null;
+}
 
 /** Whether an intent may still change the run; null when it may. Asked after the test for a duplicate. */
 export function closed(run: KnownRun, intent: string, data: { fence?: Fence | undefined; step?: Step }, at: number): Refusal | null {

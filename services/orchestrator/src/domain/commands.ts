@@ -25,6 +25,7 @@ import type {
   StartRun,
   StartWait,
   RequestedCall,
+  RunId,
   Settled,
   Step,
   Tenant,
@@ -50,9 +51,12 @@ export interface CallIdentity {
   readonly invalid: string | null;
 }
 
+/** An agent that a worker hosts. `compatibleWith`: versions whose runs its code carries on. */
+export type Hosted = Named & { readonly compatibleWith?: readonly string[] };
+
 export interface Holder {
   readonly worker: WorkerId;
-  readonly agents: readonly Named[];
+  readonly agents: readonly Hosted[];
   /** Of its announcement on `agent.intents`. */
   readonly offset: number;
   /** How often the journal was rebuilt since: what was granted before is granted anew. */
@@ -82,6 +86,8 @@ export type RunCommand =
   | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
   | { readonly type: 'due'; readonly at: Instant }
+  /** Another run waits for this one as its child. */
+  | { readonly type: 'join'; readonly at: Instant; readonly parent: { readonly run: RunId; readonly step: Step } }
   /** A worker holds the run's lane now. */
   | { readonly type: 'grant'; readonly at: Instant; readonly holder: Holder }
   /** The ledger's word. */

@@ -11,6 +11,7 @@ import {
   RunAccepted,
   RunBlocked,
   RunFinished,
+  RunJoined,
   RunQuarantined,
   RunResumed,
   StepReleased,
@@ -24,7 +25,8 @@ import {
   type RequestedCall,
   type Step,
 } from '@holdfast/protocol';
-import { neared, overBudget } from './budget.js';
+import { attemptsNeared, neared, overBudget } from './budget.js';
+import { revalidated } from './revalidate.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
 import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
 import { approvalOf, unapproved } from './approval.js';
@@ -99,6 +101,8 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return unquarantine(command, run);
     case 'due':
       return due(command, run);
+    case 'join':
+      return join(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -121,6 +125,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'poison':
     case 'due':
     case 'child':
+    case 'join':
       return ignore('run_over');
     case 'unreadable':
       return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
@@ -141,7 +146,7 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) ? leaseOf(holder, 1) : undefined;
+  const lease = agent !== null && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
   return record(
     RunAccepted({
       tenant,
@@ -375,7 +380,8 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     return lost === undefined ? ignore('held_back') : record(lost);
   }
   if (run.released || run.paused !== null) return ignore('held_back');
-  if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
+  const agentVersion = hosts(holder, run.agent);
+  if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
   if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
   const lease = leaseOf(holder, run.lastFence + 1);
@@ -388,11 +394,17 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     RunResumed({
       lease,
       because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
-      revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
+      revalidated: revalidated(run, agentVersion),
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
   );
+}
+
+/** A run that is wanted as a child by more than one is one run, and tells each. */
+function join({ parent }: Command<'join'>, run: KnownRun): RunDecision {
+  if (run.status === 'ended') return ignore('run_over');
+  return run.parents.some((known) => known.run === parent.run && known.step === parent.step) ? ignore('duplicate') : record(RunJoined({ parent }));
 }
 
 function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
@@ -415,5 +427,8 @@ function block({ step, attempt, cause, message, at }: Command<'block'>, run: Kno
 function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
-  return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
+  if (state.outcome?.status === 'unknown' && !isPast(state, attempt)) return record(StepReleased({ step, attempt, because }));
+  // A retry that nobody doubted is no news to the run, but for what it costs.
+  const [near] = state.outcome === null ? attemptsNeared(run, state, attempt + 1) : [];
+  return near === undefined ? ignore('already_settled') : record(near);
 }

@@ -106,7 +106,8 @@ export interface RunFacts {
   readonly resumes: number;
   readonly acceptedAt: Instant | null;
   readonly onDeadline: OnDeadline;
-  readonly parent: { readonly run: RunId; readonly step: Step } | null;
+  /** Runs that wait for this one as their child. */
+  readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
   /** The last fence that was given out; 0: none. */
   readonly lastFence: number;
   /** Let go by its worker until one of its waits ends. */
@@ -208,7 +209,7 @@ export function evolve(run: Run, event: RunEvent): Run {
       resumes: 0,
       acceptedAt: data.at ?? null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
-      parent: data.parent ?? null,
+      parents: data.parent === undefined ? [] : [data.parent],
       lastFence: data.lease?.fence ?? 0,
       released: false,
       signals: [],
@@ -264,6 +265,8 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'StepsReported':
     case 'CompensationRequested':
       return known;
+    case 'RunJoined':
+      return { ...known, parents: [...known.parents, event.data.parent] };
     case 'WaitStarted':
       return withSteps(known, [[event.data.step, startedWait(event.data)]]);
     case 'WaitEnded':
