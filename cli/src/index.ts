@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
 import { addAudit } from './commands/audit.js';
+import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
@@ -19,6 +20,7 @@ export function makeProgram(): Command {
   addUp(program);
   addRuns(program);
   addCases(program);
+  addBrakes(program);
   addAudit(program);
   addRebuild(program);
   return program;

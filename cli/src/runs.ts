@@ -32,7 +32,7 @@ export async function listRuns(brokers: readonly string[], filter: RunFilter = {
     const run: Run = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
     const [first] = events;
     const last = events.at(-1);
-    if (run.status === 'absent' || run.status === 'lane' || first === undefined || last === undefined) continue;
+    if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes' || first === undefined || last === undefined) continue;
     const waits = openWaits(run);
     if (filter.approver !== undefined && !waits.some(({ wait }) => wait.kind === 'approval' && wait.approvers.includes(filter.approver ?? ''))) continue;
     rows.push({

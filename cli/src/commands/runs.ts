@@ -22,7 +22,8 @@ export function addRuns(program: Command): void {
   runs
     .command('list')
     .description('runs, newest first')
-    .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, completed …')
+    .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, stuck, completed …')
+    .option('--status <phase>', 'the same')
     .option('--agent <name>', 'of one agent')
     .option('--tenant <tenant>', 'of one tenant')
     .option('--approver <role>', 'only those that wait for an approval by this role')
@@ -91,11 +92,11 @@ export function addRuns(program: Command): void {
 
 const acting = (made: Command): Command => withOperator(made).option('--json', 'print JSON');
 
-async function list(options: { phase?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
+async function list({ status, ...options }: { phase?: string; status?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
   const { brokers } = await findStack('.');
   const limit = Number(options.limit);
   if (!Number.isInteger(limit) || limit < 1) throw new CliError(`--limit ${options.limit}: a whole number from 1 on is needed`);
-  const found = await listRuns(brokers, options);
+  const found = await listRuns(brokers, { ...options, phase: options.phase ?? status });
   const from = options.after === undefined ? 0 : found.findIndex(({ run }) => run === options.after) + 1;
   const page = found.slice(from, from + limit);
   const next = from + limit < found.length ? (page.at(-1)?.run ?? null) : null;
@@ -163,7 +164,7 @@ function people(run: Record<string, unknown>): string {
     const outcome = step['outcome'] as { status: string } | undefined;
     return [String(step['step']), String(step['tool'] ?? `${String(step['kind'])} ${String(step['name'])}`), String(step['effect'] ?? 'recorded'), paint(outcome?.status ?? 'recorded'), String(step['attempts'] ?? 1), brief(step['args'] ?? step['result'] ?? '')];
   });
-  const facts = ['phase', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
+  const facts = ['phase', 'held', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
     .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(

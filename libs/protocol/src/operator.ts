@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Instant, Step } from './ids.js';
+import { Attempt, Instant, Name, Step, Tenant, Version } from './ids.js';
 import { JsonValue } from './outcome.js';
 import { message } from './message.js';
 
@@ -51,5 +51,22 @@ export const UnpauseRun = message('UnpauseRun', z.object({ ...command }));
 /** Lets a quarantined run go on, by whoever has looked into it. */
 export const UnquarantineRun = message('UnquarantineRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
 
+/** What more than one run hangs on, and an operator can hold still. Without a version: all of them. */
+export const BrakeTarget = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('tool'), name: Name, version: Version.optional() }),
+  z.object({ kind: z.literal('agent'), name: Name, version: Version.optional() }),
+  z.object({ kind: z.literal('tenant'), name: Tenant }),
+]);
+export type BrakeTarget = z.infer<typeof BrakeTarget>;
+
+/** Written to every lane, each under `brakeStream(lane)` and on that very partition: a lane decides for itself, in its own order. */
+export const SetBrake = message('SetBrake', z.object({ ...command, target: BrakeTarget, reason: z.string().min(1).max(2000) }));
+export const ReleaseBrake = message('ReleaseBrake', z.object({ ...command, target: BrakeTarget }));
+
+/** Stream id of a lane's brakes. No run id begins so. */
+export const brakeStream = (lane: number): string => `~brakes/${lane}`;
+/** Names one brake: `tool:refund@2`, `tenant:acme`. */
+export const brakeKey = (target: BrakeTarget): string => `${target.kind}:${target.name}${target.kind === 'tenant' || target.version === undefined ? '' : `@${target.version}`}`;
+
 /** Types on the topic `operator.commands`. */
-export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun] as const;
+export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun, SetBrake, ReleaseBrake] as const;

@@ -3,7 +3,7 @@ import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, RunId, Step
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
-import { Operator } from './operator.js';
+import { BrakeTarget, Operator } from './operator.js';
 import { OnDeadline, Wait, WaitEnd } from './wait.js';
 
 /**
@@ -104,8 +104,11 @@ export const RequestedCall = z.object({
 });
 export type RequestedCall = z.infer<typeof RequestedCall>;
 
+/** What keeps an effect from being sent although its intent is taken. */
+export const Held = z.object({ brake: z.string(), by: z.string(), reason: z.string() });
+
 /** An effect is intended: on the log before anything fires. */
-export const EffectRequested = message('EffectRequested', z.object({ call: RequestedCall, fire: Fire, ...progress }));
+export const EffectRequested = message('EffectRequested', z.object({ call: RequestedCall, fire: Fire, held: Held.optional(), ...progress }));
 export const GroupRequested = message('GroupRequested', z.object({ step: Step, calls: z.array(RequestedCall), ...progress }));
 export const StepRecorded = message(
   'StepRecorded',
@@ -155,9 +158,12 @@ export const RunCancelRequested = message(
   'RunCancelRequested',
   z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), command: z.string(), at: Instant }),
 );
-/** What holds a run still: an operator's word. */
-export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant }));
-export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, command: z.string(), at: Instant }));
+/** What holds a run still: an operator's word. `brake`: one on its tenant or agent, by name; others may hold it besides. */
+export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant, brake: z.string().optional() }));
+export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, command: z.string(), at: Instant, brake: z.string().optional() }));
+/** About a lane, not a run: a tool, an agent or a tenant is held still, or let go again. */
+export const BrakeSet = message('BrakeSet', z.object({ target: BrakeTarget, by: Operator, reason: z.string(), command: z.string(), at: Instant }));
+export const BrakeReleased = message('BrakeReleased', z.object({ target: BrakeTarget, by: Operator, command: z.string(), at: Instant }));
 /** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
 export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean() }));
 /** Carried out by the compensation service. */
@@ -290,6 +296,8 @@ export const runMessages = [
   RunCancelRequested,
   RunPaused,
   RunUnpaused,
+  BrakeSet,
+  BrakeReleased,
   BudgetNeared,
   CompensationRequested,
   RunUnquarantined,

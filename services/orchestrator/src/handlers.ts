@@ -42,11 +42,12 @@ import {
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
 import { sameNamed } from './domain/accept.js';
+import { onRun, onTool } from './domain/brakes.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
-import { holderOf } from './lanes.js';
+import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -88,7 +89,10 @@ export class RunHandlers {
     const inputDigest = digestOf(inbound.data.input);
     const { subject: run, tenant } = inbound.envelope;
     const { parent } = inbound.data;
-    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool, this.#contracts) }));
+    const { agent } = inbound.data;
+    const isHeld = onRun(brakesOf(turn), { tenant: tenant as Tenant, agent }).length > 0;
+    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld ? null : holderOf(turn, pool, this.#contracts) }));
+    this.brake(run, turn);
     if (parent === undefined) return;
     const other = otherRun(turn.state(run), tenant, inbound.data.agent, inputDigest);
     // Whoever wants a child hears what became of it, also where there is none.
@@ -98,7 +102,8 @@ export class RunHandlers {
   };
 
   call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
-    this.intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data) }));
+    const brake = onTool(brakesOf(turn), inbound.data.tool);
+    this.intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data), brake }));
   };
 
   group = (inbound: In<typeof CallGroup>, turn: RunTurn): void => {
@@ -142,6 +147,7 @@ export class RunHandlers {
     const open = turn.open(pool);
     const spread = Math.min(GRANT_SPREAD_MOST_MS, open.length * GRANT_SPREAD_MS);
     for (const run of open) turn.wake(run, turn.now + Math.floor(turn.random() * spread));
+    tellHeldTools(turn, pool);
   };
 
   succeeded = (inbound: In<typeof EffectSucceeded>, turn: RunTurn): void => {
@@ -180,6 +186,7 @@ export class RunHandlers {
   due = (stream: string, turn: RunTurn): void => {
     const run = turn.state(stream);
     if (run.status !== 'open') return;
+    this.brake(stream, turn);
     if (dueAt(run) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now });
     this.#grant(stream, run.tenant, turn);
   };
@@ -224,7 +231,16 @@ export class RunHandlers {
     if (!run.success || !tenant.success) return turn.park('invalid_id', run.error?.issues[0]?.message ?? tenant.error?.issues[0]?.message ?? 'invalid id');
     const state = turn.state(subject);
     if (isRun(state) && state.tenant !== tenant.data) return turn.park('run_unknown', 'no such run for this tenant');
+    this.brake(subject, turn);
     this.apply(subject, tenant.data, turn, command(tenant.data, run.data));
+  }
+
+  /** Brings a run in step with the brakes of its lane. */
+  brake(stream: string, turn: RunTurn): void {
+    const run = turn.state(stream);
+    if (run.status !== 'open') return;
+    const brakes = brakesOf(turn);
+    if (run.brakes.size > 0 || onRun(brakes, run).length > 0) this.apply(stream, run.tenant, turn, { type: 'brake', at: turn.now, brakes });
   }
 
   #settled({ envelope, data }: Inbound<{ step: Data<typeof EffectSucceeded>['step']; attempt: number }>, turn: RunTurn, outcome: Exclude<Outcome, { status: 'unknown' }>): void {
@@ -310,6 +326,6 @@ function otherRun(run: Run, tenant: string, agent: Named | null, inputDigest: st
 /** Held by nobody, after somebody had it. */
 const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === null && run.lastFence > 0;
 
-export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
+export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane' && run.status !== 'brakes';
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

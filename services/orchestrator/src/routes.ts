@@ -22,6 +22,7 @@ import {
   operatorMessages,
   PauseRun,
   RecordStep,
+  ReleaseBrake,
   ReleaseRun,
   ReportChild,
   ReportDivergence,
@@ -29,6 +30,7 @@ import {
   ReportTry,
   RunGranted,
   runTasks,
+  SetBrake,
   SignalRun,
   StartRun,
   StartWait,
@@ -39,10 +41,11 @@ import {
   type Pool,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
-import { absent, evolve, type Run, type RunEvent } from './domain/run.js';
+import { absent, evolve, holdOf, type Run, type RunEvent } from './domain/run.js';
 import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
 import type { RunHandlers } from './handlers.js';
+import { LANES_TAG } from './lanes.js';
 import type { WaitHandlers } from './wait-handlers.js';
 
 /** Which message goes to which handler: the whole of it. */
@@ -69,6 +72,8 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on(topics.operatorCommands, PauseRun, wait.pause),
   on(topics.operatorCommands, UnpauseRun, wait.unpause),
   on(topics.operatorCommands, UnquarantineRun, wait.unquarantine),
+  on(topics.operatorCommands, SetBrake, wait.setBrake),
+  on(topics.operatorCommands, ReleaseBrake, wait.releaseBrake),
   on(topics.effectEvents, EffectSucceeded, handle.succeeded),
   on(topics.effectEvents, EffectRejected, handle.rejected),
   on(topics.effectEvents, EffectFailed, handle.failed),
@@ -95,9 +100,11 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
   initial: absent,
   evolve,
   agenda: (run) => {
-    if (run.status !== 'open') return { open: run.status === 'lane', dueAt: null, tag: null };
+    if (run.status === 'lane') return { open: true, dueAt: null, tag: LANES_TAG };
+    if (run.status === 'brakes') return { open: run.set.size > 0, dueAt: null, tag: null };
+    if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
-    const wanted = run.agent !== null && !run.released && run.paused === null && (run.cancel === null || localSteps(run).length > 0);
+    const wanted = run.agent !== null && !run.released && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
     return { open: true, dueAt: dueAt(run), tag: wanted ? run.pool : null };
   },
   prepare: (inbounds) => handle.prepare(inbounds),

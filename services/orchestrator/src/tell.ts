@@ -24,7 +24,7 @@ import { generationOf } from './lanes.js';
 type RunTurn = Turn<Run, RunEvent>;
 type Parent = KnownRun['parents'][number];
 
-const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane';
+const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane' && run.status !== 'brakes';
 
 /** Who has to hear of an event: the worker that holds the run, or held it until then, and runs that hang on this one. */
 export function tell(stream: string, tenant: string, turn: RunTurn, before: Run, event: RunEvent): void {

@@ -200,6 +200,6 @@ export function played(first: readonly RunEvent[], ...commands: readonly RunComm
 }
 
 export function known(state: Run): KnownRun {
-  if (state.status === 'absent' || state.status === 'lane') throw new Error(`not a run: ${state.status}`);
+  if (state.status === 'absent' || state.status === 'lane' || state.status === 'brakes') throw new Error(`not a run: ${state.status}`);
   return state;
 }

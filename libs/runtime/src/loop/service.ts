@@ -27,8 +27,8 @@ export interface Turn<State, Event extends Message> {
   send(topic: string, stream: string, tenant: string, message: Message): void;
   /** The `seq` that the n-th row from now on will have (0: the very next). */
   seqAhead(n: number): number;
-  /** Streams of this lane that are open and carry the tag. */
-  open(tag: string): readonly string[];
+  /** Streams of this lane that are open and carry the tag; without one, all that are open. */
+  open(tag?: string): readonly string[];
   /** Has the stream looked at (`onDue`) no later than `at`. */
   wake(stream: string, at: number): void;
   /** Data of a row that spans lanes, under its lock; null when new. Its key must be named by `locks`. */

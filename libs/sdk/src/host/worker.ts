@@ -177,6 +177,7 @@ export class Worker {
     return {
       intend: (run, tenant, intents) => this.#outbox.send(topics.agentIntents, run, tenant, intents),
       hosted,
+      heldStill: (run, tool) => this.#runs.heldStill(run, tool),
       fireLocal: (call) => this.#local.fire(call),
       now: () => clock.now(),
       random: () => random.next(),

@@ -1,7 +1,7 @@
 import { ignore, record, refuse } from '@holdfast/kernel';
 import { StepsReported, type Fence, type Named, type Report, type RequestedCall, type Settled, type Step } from '@holdfast/protocol';
 import type { Holder, IgnoreReason, Refusal, RunDecision } from './commands.js';
-import type { KnownRun } from './run.js';
+import { holdOf, type KnownRun } from './run.js';
 
 /**
  * One refusal is recorded once, however often its intent is read. What the intent reported is kept all
@@ -31,7 +31,8 @@ export function closed(run: KnownRun, intent: string, data: { fence?: Fence | un
   if (run.status === 'quarantined') return { ...place, reason: 'run_quarantined', message: `the run is in quarantine (${run.because}); a person must release it`, token: token('quarantined') };
   if (run.status === 'ended') return { ...place, reason: 'run_ended', message: `the run has ended (${run.ending.status}); nothing more is taken for it`, token: token('ended') };
   if (run.cancel !== null) return { ...place, reason: 'run_cancelled', message: `${run.cancel.by} has cancelled the run: nothing new is taken for it`, token: token('cancelled') };
-  if (run.paused !== null) return { ...place, reason: 'run_paused', message: `${run.paused.by} has paused the run: ${run.paused.reason}`, token: token('paused') };
+  const hold = holdOf(run);
+  if (hold !== null) return { ...place, reason: 'run_paused', message: `${hold.by} has paused the run: ${hold.reason}`, token: token('paused') };
   if (data.fence === undefined && run.lease !== null) {
     return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
   }

@@ -15,12 +15,14 @@ import type {
   Outcome,
   PauseRun,
   RecordStep,
+  ReleaseBrake,
   ReleaseRun,
   ReportChild,
   RejectReason,
   ReportDivergence,
   ReportSteps,
   ReportTry,
+  SetBrake,
   SignalRun,
   StartRun,
   StartWait,
@@ -36,6 +38,7 @@ import type {
   WorkerId,
   Attempt,
 } from '@holdfast/protocol';
+import type { Brake, Brakes } from './brakes.js';
 import type { RunEvent } from './run.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -65,7 +68,7 @@ export interface Holder {
 
 export type RunCommand =
   | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null }
-  | { readonly type: 'call'; readonly at: Instant; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity }
+  | { readonly type: 'call'; readonly at: Instant; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
   | { readonly type: 'group'; readonly at: Instant; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
   | { readonly type: 'record'; readonly at: Instant; readonly data: Data<typeof RecordStep> }
   | { readonly type: 'try'; readonly at: Instant; readonly data: Data<typeof ReportTry>; /** In [0, 1). */ readonly jitter: number }
@@ -86,6 +89,10 @@ export type RunCommand =
   | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
   | { readonly type: 'due'; readonly at: Instant }
+  /** The brakes of the run's lane have changed, or are to be looked at. */
+  | { readonly type: 'brake'; readonly at: Instant; readonly brakes: Brakes }
+  | { readonly type: 'set_brake'; readonly at: Instant; readonly asked: Data<typeof SetBrake> }
+  | { readonly type: 'release_brake'; readonly at: Instant; readonly asked: Data<typeof ReleaseBrake> }
   /** Another run waits for this one as its child. */
   | { readonly type: 'join'; readonly at: Instant; readonly parent: { readonly run: RunId; readonly step: Step } }
   /** A worker holds the run's lane now. */

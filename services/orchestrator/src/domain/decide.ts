@@ -1,6 +1,7 @@
 import { ignore, record, refuse, unreachable, type Decider } from '@holdfast/kernel';
 import {
   backoffMs,
+  brakeKey,
   DEFAULT_POOL,
   DEFAULT_RETRY,
   EffectRequested,
@@ -33,8 +34,9 @@ import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
+import { brake, noBrakes, setBrake } from './brakes.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
-import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
+import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
 /** A local step that took its worker down this often takes its run out of the way instead. */
 export const REFIRES_MAX = 20;
@@ -46,14 +48,15 @@ export function decide(command: RunCommand, run: Run): RunDecision {
     const [end] = cancelled(run);
     return end === undefined ? decision : record(end);
   }
-  if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane') return decision;
+  if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return decision;
   const after = decision.events.reduce<Run>(evolve, run) as KnownRun;
   return record(...decision.events, ...neared(run, after), ...cancelled(after));
 }
 
 function decideOne(command: RunCommand, run: Run): RunDecision {
   if (command.type === 'start') return start(command, run);
-  if (run.status === 'lane') return ignore('not_a_run');
+  if (command.type === 'set_brake' || command.type === 'release_brake') return setBrake(command, run.status === 'brakes' ? run : noBrakes);
+  if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status === 'absent') return runUnknown(command);
   switch (command.type) {
     case 'call':
@@ -103,6 +106,8 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return due(command, run);
     case 'join':
       return join(command, run);
+    case 'brake':
+      return brake(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -116,7 +121,7 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
 
 export const runDecider: Decider<RunCommand, Run, RunEvent, IgnoreReason, Refusal> = { initial: absent, decide, evolve };
 
-function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecision {
+function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' | 'release_brake' }>): RunDecision {
   switch (command.type) {
     case 'grant':
     case 'settle':
@@ -126,6 +131,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'due':
     case 'child':
     case 'join':
+    case 'brake':
       return ignore('run_over');
     case 'unreadable':
       return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
@@ -135,7 +141,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
 }
 
 function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run: Run): RunDecision {
-  if (run.status === 'lane') return ignore('not_a_run');
+  if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status !== 'absent') {
     if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
     return refusal(run, {
@@ -162,7 +168,7 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
 
 const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 
-function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecision {
+function call({ data, identity, at, brake }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
   const place = { intent: 'CallTool', step, ...defined({ fence }) };
   const before = run.steps.get(step);
@@ -191,7 +197,9 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
   if (contract === null || (fire === 'local' && (!mayFireLocally(contract) || data.approval !== undefined))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
   }
-  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
+  // A local call may have fired by now; a granted one waits in the ledger until its tool is let go.
+  const held = fire === 'granted' && brake !== null && brake !== undefined ? { brake: brakeKey(brake.target), by: brake.by.name, reason: brake.reason } : undefined;
+  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...defined({ held }), ...progressOf(run, data) }));
 }
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
@@ -379,7 +387,7 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
     return lost === undefined ? ignore('held_back') : record(lost);
   }
-  if (run.released || run.paused !== null) return ignore('held_back');
+  if (run.released || holdOf(run) !== null) return ignore('held_back');
   const agentVersion = hosts(holder, run.agent);
   if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');

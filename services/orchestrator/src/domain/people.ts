@@ -23,7 +23,7 @@ const may = ({ roles }: Operator, allowed: readonly string[]): boolean => roles.
 const no = (input: string, { command, by, step }: Asked, reason: InputReason, message: string): PersonDecision =>
   record(InputRefused({ input, id: command, command, by, reason, message, ...(step === undefined ? {} : { step }) }));
 
-const mayNot = (input: string, asked: Asked, allowed: readonly string[]): PersonDecision | null =>
+export const mayNot = (input: string, asked: Asked, allowed: readonly string[] = [OPERATOR_ROLE]): PersonDecision | null =>
   may(asked.by, allowed) ? null : no(input, asked, 'role_missing', `${input} needs the role ${allowed.map((role) => `"${role}"`).join(' or ')}; ${asked.by.name} has ${asked.by.roles.length === 0 ? 'none' : asked.by.roles.map((role) => `"${role}"`).join(', ')}`);
 
 /** Approves a thing, not a moment: exactly what the wait shows. Decision and expiry compete here. */

@@ -26,6 +26,7 @@ import type {
   runMessages,
 } from '@holdfast/protocol';
 import { unreachable } from '@holdfast/kernel';
+import { evolveBrakes, noBrakes, type Brakes } from './brakes.js';
 import { evolveWait, isOpenWait, startedWait, type KeptSignal, type WaitStep } from './wait.js';
 
 export type RunEvent = MessageOf<(typeof runMessages)[number]>;
@@ -118,6 +119,8 @@ export interface RunFacts {
   readonly inputs: ReadonlySet<string>;
   readonly cancel: Cancel | null;
   readonly paused: { readonly by: string; readonly reason: string } | null;
+  /** Brakes on its tenant or agent that hold it, by name. */
+  readonly brakes: ReadonlyMap<string, { readonly by: string; readonly reason: string }>;
   readonly usage: { readonly tokens: number; readonly cost: number };
   /** Budgets of which it was said that they are nearly spent (`steps`) or spent (`steps!`). */
   readonly neared: ReadonlySet<string>;
@@ -140,7 +143,8 @@ export type Run =
   | ({ readonly status: 'open' } & RunFacts)
   | ({ readonly status: 'ended'; readonly ending: Ending } & RunFacts)
   | ({ readonly status: 'quarantined'; readonly because: string } & RunFacts)
-  | ({ readonly status: 'lane' } & LaneHolder);
+  | ({ readonly status: 'lane' } & LaneHolder)
+  | ({ readonly status: 'brakes' } & Brakes);
 
 export const absent: Run = { status: 'absent' };
 
@@ -157,13 +161,19 @@ export function phaseOf(run: KnownRun): RunPhase {
       return run.ending.status;
     case 'open':
       if (run.cancel !== null) return 'cancelling';
-      if (run.paused !== null) return 'paused';
+      if (holdOf(run) !== null) return 'paused';
       if (unknownSteps(run).length > 0) return 'blocked';
       if (run.released) return 'waiting';
       return run.agent !== null && run.lease === null ? 'queued' : 'running';
     default:
       return unreachable(run);
   }
+}
+
+/** Who holds a run still, and why; null when nobody does. */
+export function holdOf({ paused, brakes }: RunFacts): { readonly by: string; readonly reason: string } | null {
+  const [brake] = brakes.values();
+  return paused ?? brake ?? null;
 }
 
 /** Waits that somebody still awaits, in the order in which they were asked for. */
@@ -216,11 +226,13 @@ export function evolve(run: Run, event: RunEvent): Run {
       inputs: new Set(),
       cancel: null,
       paused: null,
+      brakes: new Map(),
       usage: { tokens: 0, cost: 0 },
       neared: new Set(),
     };
   }
   // A stream begins with its acceptance, but for the refusal of something about a run that never was.
+  if (event.type === 'BrakeSet' || event.type === 'BrakeReleased' || run.status === 'brakes' || (run.status === 'absent' && event.type === 'InputRefused')) return evolveBrakes(run.status === 'brakes' ? run : noBrakes, event);
   if (run.status === 'absent' || run.status === 'lane') return run;
   const known = withProgress(run, event);
   switch (event.type) {
@@ -290,8 +302,10 @@ export function evolve(run: Run, event: RunEvent): Run {
       return { ...known, cancel: { by: by.name, roles: by.roles, command, reason, scope, manner, at, lease: known.lease ?? known.cancel?.lease ?? null }, lease: null, inputs: new Set(known.inputs).add(command) };
     }
     case 'RunPaused':
+      if (event.data.brake !== undefined) return { ...known, brakes: new Map(known.brakes).set(event.data.brake, { by: event.data.by.name, reason: event.data.reason }), lease: null };
       return { ...known, paused: { by: event.data.by.name, reason: event.data.reason }, lease: null, inputs: new Set(known.inputs).add(event.data.command) };
     case 'RunUnpaused':
+      if (event.data.brake !== undefined) return { ...known, brakes: new Map([...known.brakes].filter(([name]) => name !== event.data.brake)) };
       return { ...known, paused: null, inputs: new Set(known.inputs).add(event.data.command) };
     case 'RunUnquarantined':
       return { ...known, status: 'open', lease: null, inputs: new Set(known.inputs).add(event.data.command) };
