@@ -11,6 +11,8 @@ export interface RunRow {
   readonly agent: string | null;
   readonly steps: number;
   readonly waits: readonly string[];
+  /** What it hangs on, when it is stuck. */
+  readonly stuck: string | null;
   readonly started: string;
   readonly changed: string;
 }
@@ -42,6 +44,7 @@ export async function listRuns(brokers: readonly string[], filter: RunFilter = {
       agent: run.agent === null ? null : `${run.agent.name}@${run.agent.version}`,
       steps: run.steps.size,
       waits: waits.map(({ step, wait }) => `${step}: ${wait.kind === 'signal' ? `signal ${wait.name}` : wait.kind === 'approval' ? `approval "${wait.what}"` : wait.kind}`),
+      stuck: run.stuck?.on ?? null,
       started: iso(first.envelope.time),
       changed: iso(last.envelope.time),
     });

@@ -36,6 +36,7 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     waits: openWaits(run).map((wait) => ({ step: wait.step, kind: wait.wait.kind, since: new Date(wait.since).toISOString(), deadline: wait.deadline === null ? null : new Date(wait.deadline).toISOString(), nextAt: wait.nextAt === null ? null : new Date(wait.nextAt).toISOString() })),
     paused: run.paused,
     held: holdOf(run) === null ? null : [...(run.paused === null ? [] : [`by ${run.paused.by}: ${run.paused.reason}`]), ...[...run.brakes].map(([name, { by, reason }]) => `${name} by ${by}: ${reason}`)].join('; '),
+    stuck: run.stuck === null ? null : `since ${new Date(run.stuck.since).toISOString()} on ${run.stuck.on}`,
     cancel: run.cancel,
     usage: run.usage,
     input: run.input,

@@ -103,7 +103,7 @@ async function list({ status, ...options }: { phase?: string; status?: string; a
   print(options.json === true, { runs: page, next }, () =>
     page.length === 0
       ? 'no runs'
-      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
+      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.stuck ?? row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
   );
 }
 
@@ -164,7 +164,7 @@ function people(run: Record<string, unknown>): string {
     const outcome = step['outcome'] as { status: string } | undefined;
     return [String(step['step']), String(step['tool'] ?? `${String(step['kind'])} ${String(step['name'])}`), String(step['effect'] ?? 'recorded'), paint(outcome?.status ?? 'recorded'), String(step['attempts'] ?? 1), brief(step['args'] ?? step['result'] ?? '')];
   });
-  const facts = ['phase', 'held', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
+  const facts = ['phase', 'held', 'stuck', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
     .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
+import { Attempt, Digest, DurationMs, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
@@ -99,6 +99,8 @@ export const RequestedCall = z.object({
   fallbackFor: Step.optional(),
   /** Attempts at effects that the run may make in all. */
   attemptsMax: z.number().int().optional(),
+  /** How long one attempt may wait and take by its contract, where that is long. Milliseconds. */
+  mayTakeMs: DurationMs.optional(),
   /** The approval that allows it, as it was decided: looked at again when it is sent. */
   approval: z.object({ step: Step, by: z.string(), digest: Digest, expiresAt: Instant.optional() }).optional(),
 });
@@ -164,6 +166,8 @@ export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, comma
 /** About a lane, not a run: a tool, an agent or a tenant is held still, or let go again. */
 export const BrakeSet = message('BrakeSet', z.object({ target: BrakeTarget, by: Operator, reason: z.string(), command: z.string(), at: Instant }));
 export const BrakeReleased = message('BrakeReleased', z.object({ target: BrakeTarget, by: Operator, command: z.string(), at: Instant }));
+/** It makes no progress, and no wait, hold or open case explains it. Any progress ends that. */
+export const RunStuck = message('RunStuck', z.object({ since: Instant, on: z.string(), steps: z.array(Step) }));
 /** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
 export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean() }));
 /** Carried out by the compensation service. */
@@ -298,6 +302,7 @@ export const runMessages = [
   RunUnpaused,
   BrakeSet,
   BrakeReleased,
+  RunStuck,
   BudgetNeared,
   CompensationRequested,
   RunUnquarantined,

@@ -47,6 +47,7 @@ import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
+import { DEFAULT_SETTINGS, type Settings } from './settings.js';
 import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
@@ -67,7 +68,7 @@ export class RunHandlers {
   readonly #arguments: SchemaChecker;
 
   /** `checker`: one for many handlers saves compiling each tool's schema anew. */
-  constructor(contracts: ContractBook, checker = new SchemaChecker('input')) {
+  constructor(contracts: ContractBook, checker = new SchemaChecker('input'), readonly settings: Settings = DEFAULT_SETTINGS) {
     this.#contracts = contracts;
     this.#arguments = checker;
   }
@@ -187,7 +188,8 @@ export class RunHandlers {
     const run = turn.state(stream);
     if (run.status !== 'open') return;
     this.brake(stream, turn);
-    if (dueAt(run) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now });
+    const { stuckAfterMs } = this.settings;
+    if (dueAt(run, stuckAfterMs) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now, stuckAfterMs });
     this.#grant(stream, run.tenant, turn);
   };
 

@@ -41,7 +41,7 @@ import {
   type Pool,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
-import { absent, evolve, holdOf, type Run, type RunEvent } from './domain/run.js';
+import { absent, evolveAt, holdOf, type Run, type RunEvent } from './domain/run.js';
 import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
 import type { RunHandlers } from './handlers.js';
@@ -98,14 +98,14 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
   ],
   routes: routes(handle, wait),
   initial: absent,
-  evolve,
+  evolve: evolveAt,
   agenda: (run) => {
     if (run.status === 'lane') return { open: true, dueAt: null, tag: LANES_TAG };
     if (run.status === 'brakes') return { open: run.set.size > 0, dueAt: null, tag: null };
     if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
     const wanted = run.agent !== null && !run.released && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
-    return { open: true, dueAt: dueAt(run), tag: wanted ? run.pool : null };
+    return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : null };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,

@@ -117,7 +117,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.#append(service.ownTopic, stream, tenant, event.type, data, version, hash);
     const known = this.#streams.get(stream);
     this.#undo.push(() => (known === undefined ? this.#streams.delete(stream) : this.#streams.set(stream, known)));
-    this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event) });
+    this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event, this.now) });
   }
 
   send(topic: string, stream: string, tenant: string, message: Message): void {

@@ -96,7 +96,8 @@ export interface Service<State, Event extends Message> {
   readonly inbound: readonly InboundTopic[];
   readonly routes: readonly Route<State, Event>[];
   readonly initial: State;
-  readonly evolve: (state: State, event: Event) => State;
+  /** `at`: when the event was recorded, epoch milliseconds. */
+  readonly evolve: (state: State, event: Event, at: number) => State;
   readonly agenda: (state: State, stream: string) => Omit<AgendaEntry, 'stream'>;
   /** Fetches what the handlers of these messages need from outside the lane (contracts), before they run. */
   readonly prepare?: (inbounds: readonly Inbound[]) => Promise<void>;

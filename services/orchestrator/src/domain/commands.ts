@@ -88,7 +88,8 @@ export type RunCommand =
   | { readonly type: 'pause'; readonly at: Instant; readonly asked: Data<typeof PauseRun> }
   | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
-  | { readonly type: 'due'; readonly at: Instant }
+  /** `stuckAfterMs`: how long a run may stand still unexplained. */
+  | { readonly type: 'due'; readonly at: Instant; readonly stuckAfterMs?: number }
   /** The brakes of the run's lane have changed, or are to be looked at. */
   | { readonly type: 'brake'; readonly at: Instant; readonly brakes: Brakes }
   | { readonly type: 'set_brake'; readonly at: Instant; readonly asked: Data<typeof SetBrake> }

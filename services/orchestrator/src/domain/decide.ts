@@ -35,6 +35,7 @@ import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
+import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
@@ -243,8 +244,12 @@ function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contra
     key: identity.key,
     digest: identity.digest,
     digestVersion: identity.digestVersion,
-    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax, approval: approvalOf(run, data.approval, identity) }),
+    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, mayTakeMs: mayTake(contract), attemptsMax: run.budgets.attemptsMax, approval: approvalOf(run, data.approval, identity) }),
   };
+}
+
+function mayTake({ queueMs, timeoutMs }: NonNullable<CallIdentity['contract']>): number | undefined {
+  return queueMs + timeoutMs >= LONG_CALL_MS ? queueMs + timeoutMs : undefined;
 }
 
 function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {

@@ -106,6 +106,9 @@ export interface RunFacts {
   readonly refused: ReadonlyMap<string, number | null>;
   readonly resumes: number;
   readonly acceptedAt: Instant | null;
+  /** When it last made progress, as far as whoever folded it knew the time. */
+  readonly movedAt: Instant | null;
+  readonly stuck: { readonly since: Instant; readonly on: string } | null;
   readonly onDeadline: OnDeadline;
   /** Runs that wait for this one as their child. */
   readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
@@ -151,7 +154,7 @@ export const absent: Run = { status: 'absent' };
 export type KnownRun = Extract<Run, RunFacts>;
 
 /** What people see. Derived, never stored. */
-export type RunPhase = 'queued' | 'running' | 'waiting' | 'blocked' | 'paused' | 'cancelling' | 'completed' | 'completed_partially' | 'failed' | 'cancelled' | 'expired' | 'quarantined';
+export type RunPhase = 'queued' | 'running' | 'waiting' | 'blocked' | 'paused' | 'stuck' | 'cancelling' | 'completed' | 'completed_partially' | 'failed' | 'cancelled' | 'expired' | 'quarantined';
 
 export function phaseOf(run: KnownRun): RunPhase {
   switch (run.status) {
@@ -163,6 +166,7 @@ export function phaseOf(run: KnownRun): RunPhase {
       if (run.cancel !== null) return 'cancelling';
       if (holdOf(run) !== null) return 'paused';
       if (unknownSteps(run).length > 0) return 'blocked';
+      if (run.stuck !== null) return 'stuck';
       if (run.released) return 'waiting';
       return run.agent !== null && run.lease === null ? 'queued' : 'running';
     default:
@@ -193,7 +197,21 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
   return found;
 }
 
+/** Events that bring a run no further by themselves. */
+const NO_PROGRESS: ReadonlySet<RunEvent['type']> = new Set(['RunStuck', 'IntentRejected', 'InputRefused', 'BudgetNeared', 'SignalReceived', 'RunJoined', 'LeaseGranted', 'RunResumed', 'WaitReminded'] as const);
+
 export function evolve(run: Run, event: RunEvent): Run {
+  const next = evolveOne(run, event);
+  return 'stuck' in next && next.stuck !== null && !NO_PROGRESS.has(event.type) ? { ...next, stuck: null } : next;
+}
+
+/** The same, where it is known when the event was recorded. */
+export function evolveAt(run: Run, event: RunEvent, at: Instant): Run {
+  const next = evolve(run, event);
+  return 'movedAt' in next && !NO_PROGRESS.has(event.type) ? { ...next, movedAt: at } : next;
+}
+
+function evolveOne(run: Run, event: RunEvent): Run {
   if (event.type === 'LaneTaken') {
     return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0, rebuilt: event.data.rebuilt ?? 0 };
   }
@@ -218,6 +236,8 @@ export function evolve(run: Run, event: RunEvent): Run {
       refused: new Map(),
       resumes: 0,
       acceptedAt: data.at ?? null,
+      movedAt: null,
+      stuck: null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
       parents: data.parent === undefined ? [] : [data.parent],
       lastFence: data.lease?.fence ?? 0,
@@ -309,6 +329,8 @@ export function evolve(run: Run, event: RunEvent): Run {
       return { ...known, paused: null, inputs: new Set(known.inputs).add(event.data.command) };
     case 'RunUnquarantined':
       return { ...known, status: 'open', lease: null, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'RunStuck':
+      return { ...known, stuck: { since: event.data.since, on: event.data.on } };
     case 'BudgetNeared':
       return { ...known, neared: new Set(known.neared).add(`${event.data.budget}${event.data.reached ? '!' : ''}`) };
     default:
