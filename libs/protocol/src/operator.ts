@@ -45,7 +45,7 @@ export const DecideApproval = message(
 );
 
 /** `graceful`: what is in flight ends first. `immediate`: the run is over at once, late ends are kept. `tree`: its children too. */
-export const CancelRun = message('CancelRun', z.object({ ...command, reason: z.string().min(1).max(2000), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']) }));
+export const CancelRun = message('CancelRun', z.object({ ...command, reason: z.string().min(1).max(2000), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), /** What it did is to be compensated. */ compensate: z.literal(true).optional() }));
 export const PauseRun = message('PauseRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
 export const UnpauseRun = message('UnpauseRun', z.object({ ...command }));
 /** Lets a quarantined run go on, by whoever has looked into it. */

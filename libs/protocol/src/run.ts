@@ -49,9 +49,31 @@ export const RunAccepted = message(
     budgets: Budgets.optional(),
     onDeadline: OnDeadline.optional(),
     parent: z.object({ run: RunId, step: Step }).optional(),
+    concurrencyKey: z.string().optional(),
+    priority: z.number().int().optional(),
+    /** What it was let through: each has one place less while it is open. */
+    gates: z.array(z.string()).optional(),
     at: Instant.optional(),
     /** Present when a worker for it was there at once. */
     lease: Lease.optional(),
+  }),
+);
+
+/** It waits to be let in: its conversation, tenant or agent has no room. `gates`: those that it has passed. */
+export const RunQueued = message('RunQueued', z.object({ gate: z.string(), gates: z.array(z.string()), message: z.string(), since: Instant, expiresAt: Instant }));
+export const RunAdmitted = message('RunAdmitted', z.object({ gates: z.array(z.string()), at: Instant }));
+/** No run comes of this start; asked again from `retryAt` on, one may. */
+export const StartRefused = message(
+  'StartRefused',
+  z.object({
+    agent: Named.nullable(),
+    reason: z.enum(['concurrent_run', 'limit_reached', 'rate_limited', 'queue_full']),
+    message: z.string(),
+    retryAt: Instant,
+    /** The run that goes on. */
+    holder: RunId.optional(),
+    /** Of the start on `agent.intents`. */
+    offset: z.number().int().nonnegative().optional(),
   }),
 );
 
@@ -158,7 +180,7 @@ export const ApprovalDecided = message(
 );
 export const RunCancelRequested = message(
   'RunCancelRequested',
-  z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), command: z.string(), at: Instant }),
+  z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), compensate: z.literal(true).optional(), command: z.string(), at: Instant }),
 );
 /** What holds a run still: an operator's word. `brake`: one on its tenant or agent, by name; others may hold it besides. */
 export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant, brake: z.string().optional() }));
@@ -169,7 +191,7 @@ export const BrakeReleased = message('BrakeReleased', z.object({ target: BrakeTa
 /** It makes no progress, and no wait, hold or open case explains it. Any progress ends that. */
 export const RunStuck = message('RunStuck', z.object({ since: Instant, on: z.string(), steps: z.array(Step) }));
 /** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
-export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean() }));
+export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean(), /** Absent: of the run. */ scope: z.literal('tenant').optional() }));
 /** Carried out by the compensation service. */
 export const CompensationRequested = message('CompensationRequested', z.object({ because: z.string(), step: Step.optional() }));
 /** A person let a quarantined run go on. */
@@ -200,6 +222,7 @@ export const RejectReason = z.enum([
   'steps_open',
   'run_cancelled',
   'run_paused',
+  'run_queued',
   'approval_required',
   'approval_invalid',
 ]);
@@ -277,6 +300,9 @@ export const LaneTaken = message(
 export const runMessages = [
   RunAccepted,
   RunJoined,
+  RunQueued,
+  RunAdmitted,
+  StartRefused,
   LeaseGranted,
   RunResumed,
   EffectRequested,

@@ -269,6 +269,7 @@ export class StandIn implements RunPort {
       case 'SignalRun':
       case 'DeliverCallback':
       case 'ReportChild':
+      case 'AdmitRun':
         return;
       default:
         return unreachable(intent);

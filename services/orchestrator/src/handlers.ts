@@ -17,6 +17,7 @@ import {
   StepsReported,
   Tenant,
   topics,
+  type AdmitRun,
   type AnnounceLane,
   type CallGroup,
   type CallTool,
@@ -47,8 +48,10 @@ import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
+import { Gates } from './gates.js';
 import { DEFAULT_SETTINGS, type Settings } from './settings.js';
 import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
+import { TenantBudgets } from './tenant-budget.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -58,6 +61,7 @@ type RunTurn = Turn<Run, RunEvent>;
 /** Recovered runs are granted over this long for each of them, so that a take-over is no stampede. Milliseconds. */
 const GRANT_SPREAD_MS = 1;
 const GRANT_SPREAD_MOST_MS = 5000;
+const TAKES_FROM_BUDGET: ReadonlySet<RunCommand['type']> = new Set(['call', 'group', 'record', 'try', 'wait'] as const);
 /** A write under way is over by then; a group that has expired begins its generations at 1 again. Milliseconds. */
 const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 
@@ -66,11 +70,15 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 export class RunHandlers {
   readonly #contracts: ContractBook;
   readonly #arguments: SchemaChecker;
+  readonly #gates: Gates;
+  readonly #budgets: TenantBudgets;
 
   /** `checker`: one for many handlers saves compiling each tool's schema anew. */
   constructor(contracts: ContractBook, checker = new SchemaChecker('input'), readonly settings: Settings = DEFAULT_SETTINGS) {
     this.#contracts = contracts;
     this.#arguments = checker;
+    this.#gates = new Gates(settings.limits);
+    this.#budgets = new TenantBudgets(settings.limits);
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
@@ -92,7 +100,12 @@ export class RunHandlers {
     const { parent } = inbound.data;
     const { agent } = inbound.data;
     const isHeld = onRun(brakesOf(turn), { tenant: tenant as Tenant, agent }).length > 0;
-    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld ? null : holderOf(turn, pool, this.#contracts) }));
+    this.intent(inbound, turn, (tenant) => {
+      const admission = turn.state(run).status === 'absent' ? this.#gates.start(run, tenant, inbound.data, turn) : undefined;
+      return { type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld ? null : holderOf(turn, pool, this.#contracts), ...(admission === undefined ? {} : { admission }), ...(turn.inHand === null ? {} : { offset: turn.inHand.offset }) };
+    });
+    // Read again, a start that was refused must not become a run.
+    if (turn.state(run).status === 'absent') turn.answered();
     this.brake(run, turn);
     if (parent === undefined) return;
     const other = otherRun(turn.state(run), tenant, inbound.data.agent, inputDigest);
@@ -100,6 +113,15 @@ export class RunHandlers {
     if (other !== null) return refuseParent(run, tenant, turn, parent, other);
     answerParent(run, tenant, turn, parent);
     this.apply(run, tenant, turn, { type: 'join', at: turn.now, parent });
+  };
+
+  /** Its turn has come where it waited. */
+  admit = ({ envelope, data }: In<typeof AdmitRun>, turn: RunTurn): void => {
+    const { subject, tenant } = envelope;
+    const run = turn.state(subject);
+    if (run.status !== 'open' || run.tenant !== tenant || run.queued?.gate !== data.gate) return turn.count('ignored', 'not_queued');
+    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission: this.#gates.further(subject, run, data.gate, turn) });
+    this.#grant(subject, tenant, turn);
   };
 
   call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
@@ -258,7 +280,8 @@ export class RunHandlers {
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */
   apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
-    const decision = decide(command, turn.state(stream));
+    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.#budgets.spent(tenant, turn) : null;
+    const decision = decide(spent === null ? command : ({ ...command, spent } as RunCommand), turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
         if (decision.because === 'already_refused') turn.answered();
@@ -270,6 +293,8 @@ export class RunHandlers {
           const before = turn.state(stream);
           turn.record(stream, tenant, event);
           tell(stream, tenant, turn, before, event);
+          this.#count(stream, tenant, turn, event);
+          if (event.type === 'RunFinished' && isRun(before)) this.#gates.leave(stream, before, turn);
         }
         // What it waited for has come: it is handed to a worker again.
         if (command.type !== 'grant' && isLetGo(turn.state(stream))) this.#grant(stream, tenant, turn);
@@ -277,6 +302,13 @@ export class RunHandlers {
       default:
         return unreachable(decision);
     }
+  }
+
+  /** What a recorded step used is the tenant's as well. */
+  #count(stream: string, tenant: string, turn: RunTurn, event: RunEvent): void {
+    const run = turn.state(stream);
+    if (event.type !== 'StepRecorded' || event.data.usage === undefined || !isRun(run)) return;
+    for (const said of this.#budgets.use(run, event.data.usage, turn)) turn.record(stream, tenant, said);
   }
 
   #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {
@@ -320,7 +352,7 @@ export class RunHandlers {
 
 /** Why a run is not the one that somebody wanted as a child; null when it is. */
 function otherRun(run: Run, tenant: string, agent: Named | null, inputDigest: string): string | null {
-  if (!isRun(run)) return 'no run can be started under this id';
+  if (!isRun(run)) return 'its start was refused';
   if (run.tenant !== tenant) return 'no run can be started under this id for this tenant';
   return run.inputDigest === inputDigest && sameNamed(run.agent, agent) ? null : 'a run with this id exists with another input or agent';
 }

@@ -1,5 +1,6 @@
 import {
   AbandonWait,
+  AdmitRun,
   AnnounceLane,
   CallGroup,
   CallTool,
@@ -32,6 +33,7 @@ import {
   runTasks,
   SetBrake,
   SignalRun,
+  StartRefused,
   StartRun,
   StartWait,
   topics,
@@ -44,6 +46,7 @@ import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { absent, evolveAt, holdOf, type Run, type RunEvent } from './domain/run.js';
 import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
+import { Gates } from './gates.js';
 import type { RunHandlers } from './handlers.js';
 import { LANES_TAG } from './lanes.js';
 import type { WaitHandlers } from './wait-handlers.js';
@@ -53,6 +56,7 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on<Run, RunEvent, typeof StartRun.schema._output>(topics.agentIntents, StartRun, handle.start, {
     streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.pool ?? DEFAULT_POOL, record.lane)],
   }),
+  on(topics.agentIntents, AdmitRun, handle.admit),
   on(topics.agentIntents, CallTool, handle.call),
   on(topics.agentIntents, CallGroup, handle.group),
   on(topics.agentIntents, RecordStep, handle.recordStep),
@@ -104,13 +108,14 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
     if (run.status === 'brakes') return { open: run.set.size > 0, dueAt: null, tag: null };
     if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
-    const wanted = run.agent !== null && !run.released && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
+    const wanted = run.agent !== null && !run.released && run.queued === null && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
     return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : null };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   rebuild: {
-    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered },
+    shared: Gates.words,
+    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered, [StartRefused.type]: answered },
     reopen: handle.reopen,
     sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
   },

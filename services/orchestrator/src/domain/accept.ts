@@ -33,6 +33,7 @@ export function closed(run: KnownRun, intent: string, data: { fence?: Fence | un
   if (run.cancel !== null) return { ...place, reason: 'run_cancelled', message: `${run.cancel.by} has cancelled the run: nothing new is taken for it`, token: token('cancelled') };
   const hold = holdOf(run);
   if (hold !== null) return { ...place, reason: 'run_paused', message: `${hold.by} has paused the run: ${hold.reason}`, token: token('paused') };
+  if (run.queued !== null) return { ...place, reason: 'run_queued', message: `the run waits to be let in: ${run.queued.message}`, token: token('queued') };
   if (data.fence === undefined && run.lease !== null) {
     return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
   }

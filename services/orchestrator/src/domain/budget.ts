@@ -3,7 +3,7 @@ import type { Refusal } from './commands.js';
 import type { CallStep, KnownRun, RunEvent } from './run.js';
 
 /** From this share on a budget is said to be nearly spent. */
-const NEAR = 0.8;
+export const NEAR = 0.8;
 
 type Counted = 'steps' | 'attempts' | 'tokens' | 'cost';
 
@@ -32,7 +32,8 @@ export function attemptsNeared(run: KnownRun, step: CallStep, attempt: number): 
 }
 
 /** Why nothing more may be asked for; null while every budget holds. `more`: steps that would be added. */
-export function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
+export function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>, ofTenant?: string): Refusal | null {
+  if (ofTenant !== undefined) return { ...place, reason: 'budget_exhausted', message: `the budget of ${ofTenant} is spent`, token: `budget:${place.step ?? ''}:tenant` };
   const { stepsMax, tokensMax, costMax } = run.budgets;
   const spent =
     stepsMax !== undefined && run.steps.size + more > stepsMax

@@ -38,6 +38,7 @@ import type {
   WorkerId,
   Attempt,
 } from '@holdfast/protocol';
+import type { Admission } from './admission.js';
 import type { Brake, Brakes } from './brakes.js';
 import type { RunEvent } from './run.js';
 
@@ -66,17 +67,20 @@ export interface Holder {
   readonly rebuilt: number;
 }
 
+/** `spent`: what the run's tenant has used up, in words. */
 export type RunCommand =
-  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null }
-  | { readonly type: 'call'; readonly at: Instant; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
-  | { readonly type: 'group'; readonly at: Instant; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
-  | { readonly type: 'record'; readonly at: Instant; readonly data: Data<typeof RecordStep> }
-  | { readonly type: 'try'; readonly at: Instant; readonly data: Data<typeof ReportTry>; /** In [0, 1). */ readonly jitter: number }
+  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null; /** Absent: there is no limit. */ readonly admission?: Admission; /** Of the intent. */ readonly offset?: number }
+  /** The run's turn has come where it waited. */
+  | { readonly type: 'admit'; readonly at: Instant; readonly gate: string; readonly admission: Admission }
+  | { readonly type: 'call'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
+  | { readonly type: 'group'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
+  | { readonly type: 'record'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof RecordStep> }
+  | { readonly type: 'try'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof ReportTry>; /** In [0, 1). */ readonly jitter: number }
   | { readonly type: 'report'; readonly at: Instant; readonly data: Data<typeof ReportSteps> }
   | { readonly type: 'finish'; readonly at: Instant; readonly data: Data<typeof FinishRun> }
   | { readonly type: 'diverged'; readonly at: Instant; readonly data: Data<typeof ReportDivergence> }
   /** `scopeProblem`: why what an approval is asked for can't be; `fitting`: kept signals of the name whose payload fits. */
-  | { readonly type: 'wait'; readonly at: Instant; readonly data: Data<typeof StartWait>; readonly scopeProblem: string | null; readonly fitting: ReadonlySet<string> }
+  | { readonly type: 'wait'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof StartWait>; readonly scopeProblem: string | null; readonly fitting: ReadonlySet<string> }
   | { readonly type: 'let_go'; readonly at: Instant; readonly data: Data<typeof ReleaseRun> }
   | { readonly type: 'abandon'; readonly at: Instant; readonly data: Data<typeof AbandonWait> }
   /** `problems`: why the payload fails the schema of an open wait of that name. */

@@ -10,11 +10,14 @@ import {
   LeaseGranted,
   mayFireLocally,
   RunAccepted,
+  RunAdmitted,
   RunBlocked,
   RunFinished,
   RunJoined,
   RunQuarantined,
+  RunQueued,
   RunResumed,
+  StartRefused,
   StepReleased,
   StepFailed,
   StepRecorded,
@@ -34,6 +37,7 @@ import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
+import type { Admission } from './admission.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
 import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
@@ -107,6 +111,8 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return due(command, run);
     case 'join':
       return join(command, run);
+    case 'admit':
+      return admit(command, run);
     case 'brake':
       return brake(command, run);
     case 'unreadable':
@@ -133,6 +139,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' |
     case 'child':
     case 'join':
     case 'brake':
+    case 'admit':
       return ignore('run_over');
     case 'unreadable':
       return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
@@ -141,7 +148,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' |
   }
 }
 
-function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run: Run): RunDecision {
+function start({ data, tenant, inputDigest, holder, at, admission, offset }: Command<'start'>, run: Run): RunDecision {
   if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status !== 'absent') {
     if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
@@ -153,9 +160,12 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
-  return record(
-    RunAccepted({
+  if (admission?.kind === 'refused') {
+    const { kind: _, ...because } = admission;
+    return record(StartRefused({ agent, ...because, ...defined({ offset }) }));
+  }
+  const lease = agent !== null && admission?.kind !== 'queued' && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
+  const accepted = RunAccepted({
       tenant,
       agent,
       pool: data.pool ?? DEFAULT_POOL,
@@ -163,13 +173,22 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
       inputDigest,
       at,
       ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, onDeadline: data.onDeadline, parent: data.parent, lease }),
-    }),
-  );
+      ...defined({ concurrencyKey: data.concurrencyKey, priority: data.priority, gates: admission?.kind === 'open' ? [...admission.gates] : undefined }),
+    });
+  return admission?.kind === 'queued' ? record<RunEvent>(accepted, queuedBy(admission)) : record(accepted);
+}
+
+const queuedBy = ({ gate, gates, message, since, expiresAt }: Extract<Admission, { kind: 'queued' }>): RunEvent => RunQueued({ gate, gates: [...gates], message, since, expiresAt });
+
+function admit({ gate, admission, at }: Command<'admit'>, run: KnownRun): RunDecision {
+  if (run.status !== 'open') return ignore('run_over');
+  if (run.queued?.gate !== gate || admission.kind === 'refused') return ignore('duplicate');
+  return record(admission.kind === 'open' ? RunAdmitted({ gates: [...admission.gates], at }) : queuedBy(admission));
 }
 
 const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 
-function call({ data, identity, at, brake }: Command<'call'>, run: KnownRun): RunDecision {
+function call({ data, identity, at, brake, spent }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
   const place = { intent: 'CallTool', step, ...defined({ fence }) };
   const before = run.steps.get(step);
@@ -193,7 +212,7 @@ function call({ data, identity, at, brake }: Command<'call'>, run: KnownRun): Ru
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? unapproved(run, data, identity, place, at) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? unapproved(run, data, identity, place, at) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place, spent);
   if (bad !== null) return no(bad);
   if (contract === null || (fire === 'local' && (!mayFireLocally(contract) || data.approval !== undefined))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
@@ -276,7 +295,7 @@ function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'
   return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
 }
 
-function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
+function group({ data, identities, at, spent }: Command<'group'>, run: KnownRun): RunDecision {
   const { step, fence, calls } = data;
   const place = { intent: 'CallGroup', step, ...defined({ fence }) };
   const members = calls.flatMap((call, i) => {
@@ -292,7 +311,7 @@ function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDe
   });
   const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired.length === 0 ? because : { ...because, boundGroup: mayHaveFired }, data);
 
-  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place);
+  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place, spent);
   if (shut !== null) return no(shut);
   const taken = recordedAs(run, step);
   if (taken !== null) return no({ ...place, reason: 'operation_conflict', message: `step ${step} is recorded as ${taken}; a group needs a step of its own`, token: `conflict:${step}:group` });
@@ -333,7 +352,7 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
       return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${recorded}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
     }
   }
-  const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
+  const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }, command.spent) : null);
   if (shut !== null) return refusal(run, shut, data);
   const progress = progressOf(run, data);
   if (command.type === 'record') return record(StepRecorded({ step, kind, name, result: command.data.result, ...defined({ usage: command.data.usage }), ...progress }));
@@ -392,7 +411,7 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
     return lost === undefined ? ignore('held_back') : record(lost);
   }
-  if (run.released || holdOf(run) !== null) return ignore('held_back');
+  if (run.released || run.queued !== null || holdOf(run) !== null) return ignore('held_back');
   const agentVersion = hosts(holder, run.agent);
   if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');

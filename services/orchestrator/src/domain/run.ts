@@ -110,6 +110,12 @@ export interface RunFacts {
   readonly movedAt: Instant | null;
   readonly stuck: { readonly since: Instant; readonly on: string } | null;
   readonly onDeadline: OnDeadline;
+  readonly concurrencyKey: string | null;
+  readonly priority: number;
+  /** What it was let through, and gives back at its end. */
+  readonly gates: readonly string[];
+  /** Where it waits to be let in. */
+  readonly queued: { readonly gate: string; readonly message: string; readonly since: Instant; readonly expiresAt: Instant } | null;
   /** Runs that wait for this one as their child. */
   readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
   /** The last fence that was given out; 0: none. */
@@ -168,6 +174,7 @@ export function phaseOf(run: KnownRun): RunPhase {
       if (unknownSteps(run).length > 0) return 'blocked';
       if (run.stuck !== null) return 'stuck';
       if (run.released) return 'waiting';
+      if (run.queued !== null) return 'queued';
       return run.agent !== null && run.lease === null ? 'queued' : 'running';
     default:
       return unreachable(run);
@@ -239,6 +246,10 @@ function evolveOne(run: Run, event: RunEvent): Run {
       movedAt: null,
       stuck: null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
+      concurrencyKey: data.concurrencyKey ?? null,
+      priority: data.priority ?? 0,
+      gates: data.gates ?? [],
+      queued: null,
       parents: data.parent === undefined ? [] : [data.parent],
       lastFence: data.lease?.fence ?? 0,
       released: false,
@@ -297,6 +308,14 @@ function evolveOne(run: Run, event: RunEvent): Run {
     case 'StepsReported':
     case 'CompensationRequested':
       return known;
+    case 'RunQueued': {
+      const { gate, gates, message, since, expiresAt } = event.data;
+      return { ...known, gates, queued: { gate, message, since, expiresAt } };
+    }
+    case 'RunAdmitted':
+      return { ...known, gates: event.data.gates, queued: null };
+    case 'StartRefused':
+      return known;
     case 'RunJoined':
       return { ...known, parents: [...known.parents, event.data.parent] };
     case 'WaitStarted':
@@ -332,6 +351,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
     case 'RunStuck':
       return { ...known, stuck: { since: event.data.since, on: event.data.on } };
     case 'BudgetNeared':
+      if (event.data.scope === 'tenant') return known;
       return { ...known, neared: new Set(known.neared).add(`${event.data.budget}${event.data.reached ? '!' : ''}`) };
     default:
       return unreachable(event);

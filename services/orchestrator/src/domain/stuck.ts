@@ -12,7 +12,7 @@ export const LONG_CALL_MS = 5 * 60 * 1000;
 export function stuckAt(run: KnownRun, afterMs: number): Instant | null {
   // Whoever owns its loop may take whatever time they like.
   if (run.status !== 'open' || run.agent === null || run.movedAt === null || run.stuck !== null) return null;
-  if (holdOf(run) !== null || unknownSteps(run).length > 0) return null;
+  if (holdOf(run) !== null || run.queued !== null || unknownSteps(run).length > 0) return null;
   const open = openSteps(run);
   if (open.length === 0 && openWaits(run).length > 0) return null;
   const tries = [...run.steps.values()].flatMap((step) => (step.kind === 'try' && step.retryAt !== null ? [step.retryAt] : []));
