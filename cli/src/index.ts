@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
 import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
@@ -23,6 +24,7 @@ export function makeProgram(): Command {
   addBrakes(program);
   addAudit(program);
   addRebuild(program);
+  addArtifacts(program);
   return program;
 }
 
