@@ -3,6 +3,7 @@ import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
 import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
+import { addContracts } from './commands/contracts.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -22,6 +23,7 @@ export function makeProgram(): Command {
   addRuns(program);
   addCases(program);
   addBrakes(program);
+  addContracts(program);
   addAudit(program);
   addRebuild(program);
   addArtifacts(program);

@@ -39,6 +39,7 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     stuck: run.stuck === null ? null : `since ${new Date(run.stuck.since).toISOString()} on ${run.stuck.on}`,
     cancel: run.cancel,
     usage: run.usage,
+    origin: run.origin === null ? null : `run ${run.origin.run} up to step ${run.origin.from}`,
     input: run.input,
     steps: [...run.steps.values()].map(showStep),
     unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),

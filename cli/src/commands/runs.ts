@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { CancelRun, DecideApproval, parseJson, PauseRun, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { CancelRun, DecideApproval, ForkRun, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, EXIT } from '../failure.js';
@@ -81,6 +81,13 @@ export function addRuns(program: Command): void {
         decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: timeOf(options.expires) }) })),
       );
   }
+  for (const how of ['fork', 'retry'] as const) {
+    const made = acting(runs.command(`${how} <run>`).description(how === 'fork' ? 'begin a new run with what this one recorded before a step; that is replayed, never fired' : 'the same, from the step that failed on')).option('--run-id <run>', 'the new run’s id').option('--input <json>', 'another input');
+    if (how === 'fork') made.requiredOption('--from <step>', 'the first step that the new run does itself');
+    made.action((run: string, options: Acting & { from?: string; runId?: string; input?: string }) =>
+      decide(run, options, (id, by) => ForkRun({ command: id, by, run: idOf(options.runId ?? `${run}~${id.slice(0, 8)}`), ...(options.from === undefined ? {} : { from: stepOf(options.from) }), ...(options.input === undefined ? {} : { input: jsonOf(options.input, '--input') }) })),
+    );
+  }
   acting(runs.command('pause <run>').description('hold a run still until it is let go on'))
     .requiredOption('--reason <text>', 'why')
     .action((run: string, options: Acting & { reason: string }) => decide(run, options, (id, by) => PauseRun({ command: id, by, reason: options.reason })));
@@ -130,7 +137,7 @@ async function act(run: string, { json }: { json?: boolean | undefined }, id: st
   if (known === null) throw new CliError(`run ${run} has no events: it was never accepted here`);
   const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
   const refused = answer.type === 'InputRefused';
-  print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}`));
+  print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));
   if (refused) process.exitCode = EXIT.no;
 }
 
@@ -138,6 +145,12 @@ function stepOf(text: string): Step {
   const step = Step.safeParse(text);
   if (!step.success) throw new CliError(`"${text}" is no step: one is named by its cursor, such as 3 or 3.1`);
   return step.data;
+}
+
+function idOf(text: string): RunId {
+  const id = RunId.safeParse(text);
+  if (!id.success) throw new CliError(`"${text}" can be no run id`);
+  return id.data;
 }
 
 function timeOf(text: string): number {
@@ -164,7 +177,7 @@ function people(run: Record<string, unknown>): string {
     const outcome = step['outcome'] as { status: string } | undefined;
     return [String(step['step']), String(step['tool'] ?? `${String(step['kind'])} ${String(step['name'])}`), String(step['effect'] ?? 'recorded'), paint(outcome?.status ?? 'recorded'), String(step['attempts'] ?? 1), brief(step['args'] ?? step['result'] ?? '')];
   });
-  const facts = ['phase', 'held', 'stuck', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
+  const facts = ['phase', 'held', 'stuck', 'origin', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
     .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(

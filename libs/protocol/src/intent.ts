@@ -160,5 +160,5 @@ export const AnnounceLane = message(
   }),
 );
 
-/** Types on the topic `agent.intents`. */
-export const intentMessages = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane, StartWait, ReleaseRun, AbandonWait, SignalRun, DeliverCallback, ReportChild, AdmitRun] as const;
+/** Types on the topic `agent.intents`, but for forks. */
+export const intents = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane, StartWait, ReleaseRun, AbandonWait, SignalRun, DeliverCallback, ReportChild, AdmitRun] as const;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Instant, Name, Step, Tenant, Version } from './ids.js';
+import { Attempt, Instant, Name, RunId, Step, Tenant, Version } from './ids.js';
 import { JsonValue } from './outcome.js';
 import { message } from './message.js';
 
@@ -51,6 +51,9 @@ export const UnpauseRun = message('UnpauseRun', z.object({ ...command }));
 /** Lets a quarantined run go on, by whoever has looked into it. */
 export const UnquarantineRun = message('UnquarantineRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
 
+/** Begins another run with what this one has recorded before a step. Without `from`: a retry, from the step that failed on. */
+export const ForkRun = message('ForkRun', z.object({ ...command, run: RunId, from: Step.optional(), /** Instead of the origin's. */ input: JsonValue.optional() }));
+
 /** What more than one run hangs on, and an operator can hold still. Without a version: all of them. */
 export const BrakeTarget = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('tool'), name: Name, version: Version.optional() }),
@@ -69,4 +72,4 @@ export const brakeStream = (lane: number): string => `~brakes/${lane}`;
 export const brakeKey = (target: BrakeTarget): string => `${target.kind}:${target.name}${target.kind === 'tenant' || target.version === undefined ? '' : `@${target.version}`}`;
 
 /** Types on the topic `operator.commands`. */
-export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun, SetBrake, ReleaseBrake] as const;
+export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun, ForkRun, SetBrake, ReleaseBrake] as const;

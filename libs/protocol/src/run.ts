@@ -190,6 +190,8 @@ export const BrakeSet = message('BrakeSet', z.object({ target: BrakeTarget, by: 
 export const BrakeReleased = message('BrakeReleased', z.object({ target: BrakeTarget, by: Operator, command: z.string(), at: Instant }));
 /** It makes no progress, and no wait, hold or open case explains it. Any progress ends that. */
 export const RunStuck = message('RunStuck', z.object({ since: Instant, on: z.string(), steps: z.array(Step) }));
+/** Another run begins with what this one had recorded before a step. */
+export const RunForked = message('RunForked', z.object({ run: RunId, from: Step, /** Instead of this run's. */ input: z.object({ value: JsonValue }).optional(), by: Operator, command: z.string() }));
 /** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
 export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean(), /** Absent: of the run. */ scope: z.literal('tenant').optional() }));
 /** Carried out by the compensation service. */
@@ -296,8 +298,8 @@ export const LaneTaken = message(
   }),
 );
 
-/** Types on the topic `run.events`. */
-export const runMessages = [
+/** Types on the topic `run.events`, but for copied steps. */
+export const runEvents = [
   RunAccepted,
   RunJoined,
   RunQueued,
@@ -329,6 +331,7 @@ export const runMessages = [
   BrakeSet,
   BrakeReleased,
   RunStuck,
+  RunForked,
   BudgetNeared,
   CompensationRequested,
   RunUnquarantined,

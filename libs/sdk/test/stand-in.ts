@@ -270,6 +270,7 @@ export class StandIn implements RunPort {
       case 'DeliverCallback':
       case 'ReportChild':
       case 'AdmitRun':
+      case 'StartFork':
         return;
       default:
         return unreachable(intent);

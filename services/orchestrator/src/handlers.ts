@@ -38,6 +38,7 @@ import {
   type ReportSteps,
   type ReportTry,
   type RunGranted,
+  type StartFork,
   type StartRun,
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
@@ -93,7 +94,18 @@ export class RunHandlers {
     }
   }
 
-  start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
+  start = (inbound: In<typeof StartRun>, turn: RunTurn): void => this.#start(inbound, turn);
+
+  /** A run that begins with what another has recorded. */
+  startFork = (inbound: In<typeof StartFork>, turn: RunTurn): void => {
+    const { start, ...fork } = inbound.data;
+    this.#start({ ...inbound, data: start }, turn, fork);
+    // Its grant carries what was copied.
+    const run = turn.state(inbound.envelope.subject);
+    if (isRun(run) && run.lastFence === 0) this.#grant(inbound.envelope.subject, inbound.envelope.tenant, turn);
+  };
+
+  #start(inbound: In<typeof StartRun>, turn: RunTurn, fork?: Omit<Data<typeof StartFork>, 'start'>): void {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
     const inputDigest = digestOf(inbound.data.input);
     const { subject: run, tenant } = inbound.envelope;
@@ -102,7 +114,7 @@ export class RunHandlers {
     const isHeld = onRun(brakesOf(turn), { tenant: tenant as Tenant, agent }).length > 0;
     this.intent(inbound, turn, (tenant) => {
       const admission = turn.state(run).status === 'absent' ? this.#gates.start(run, tenant, inbound.data, turn) : undefined;
-      return { type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld ? null : holderOf(turn, pool, this.#contracts), ...(admission === undefined ? {} : { admission }), ...(turn.inHand === null ? {} : { offset: turn.inHand.offset }) };
+      return { type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld || fork !== undefined ? null : holderOf(turn, pool, this.#contracts), ...(admission === undefined ? {} : { admission }), ...(fork === undefined ? {} : { fork }), ...(turn.inHand === null ? {} : { offset: turn.inHand.offset }) };
     });
     // Read again, a start that was refused must not become a run.
     if (turn.state(run).status === 'absent') turn.answered();
@@ -113,7 +125,7 @@ export class RunHandlers {
     if (other !== null) return refuseParent(run, tenant, turn, parent, other);
     answerParent(run, tenant, turn, parent);
     this.apply(run, tenant, turn, { type: 'join', at: turn.now, parent });
-  };
+  }
 
   /** Its turn has come where it waited. */
   admit = ({ envelope, data }: In<typeof AdmitRun>, turn: RunTurn): void => {

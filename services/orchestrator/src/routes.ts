@@ -16,6 +16,7 @@ import {
   EffectRetryScheduled,
   EffectSucceeded,
   FinishRun,
+  ForkRun,
   intentMessages,
   IntentRejected,
   LaneTaken,
@@ -33,6 +34,7 @@ import {
   runTasks,
   SetBrake,
   SignalRun,
+  StartFork,
   StartRefused,
   StartRun,
   StartWait,
@@ -56,6 +58,9 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on<Run, RunEvent, typeof StartRun.schema._output>(topics.agentIntents, StartRun, handle.start, {
     streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.pool ?? DEFAULT_POOL, record.lane)],
   }),
+  on<Run, RunEvent, typeof StartFork.schema._output>(topics.agentIntents, StartFork, handle.startFork, {
+    streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.start.pool ?? DEFAULT_POOL, record.lane)],
+  }),
   on(topics.agentIntents, AdmitRun, handle.admit),
   on(topics.agentIntents, CallTool, handle.call),
   on(topics.agentIntents, CallGroup, handle.group),
@@ -76,6 +81,7 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on(topics.operatorCommands, PauseRun, wait.pause),
   on(topics.operatorCommands, UnpauseRun, wait.unpause),
   on(topics.operatorCommands, UnquarantineRun, wait.unquarantine),
+  on(topics.operatorCommands, ForkRun, wait.fork),
   on(topics.operatorCommands, SetBrake, wait.setBrake),
   on(topics.operatorCommands, ReleaseBrake, wait.releaseBrake),
   on(topics.effectEvents, EffectSucceeded, handle.succeeded),

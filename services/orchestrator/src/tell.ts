@@ -4,6 +4,7 @@ import {
   ReportChild,
   RunDropped,
   runTasks,
+  StartFork,
   StartRun,
   StepSettled,
   topics,
@@ -12,13 +13,16 @@ import {
   type Ending,
   type Lease,
   type Message,
+  type MessageOf,
+  type RunForked,
   type RunId,
   type Settled,
 } from '@holdfast/protocol';
 import type { Turn } from '@holdfast/runtime';
 import { openWaits, type Cancel, type KnownRun, type Run, type RunEvent } from './domain/run.js';
 import type { WaitStep } from './domain/wait.js';
-import { grantPages } from './history.js';
+import { isBefore, stepsBefore } from './domain/fork.js';
+import { grantPages, historyStep } from './history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
@@ -84,6 +88,8 @@ function tellRuns(stream: string, tenant: string, turn: RunTurn, run: KnownRun, 
       return;
     case 'RunCancelRequested':
       return cancelChildren(tenant, turn, run);
+    case 'RunForked':
+      return startFork(stream, tenant, turn, run, event.data);
     default:
       return;
   }
@@ -120,6 +126,13 @@ function startChild(stream: string, tenant: string, turn: RunTurn, run: KnownRun
   const parent = { run: stream as RunId, step };
   const data = { agent: wait.agent, input: wait.input, parent, ...(wait.pool === undefined ? {} : { pool: wait.pool }), ...(deadline === null ? {} : { deadline }), ...(run.principal === null ? {} : { principal: run.principal }) };
   turn.send(topics.agentIntents, wait.run, tenant, StartRun(data));
+}
+
+function startFork(stream: string, tenant: string, turn: RunTurn, { agent, pool, goal, success, principal, budgets, onDeadline, ...run }: KnownRun, { run: other, from, input }: MessageOf<typeof RunForked>['data']): void {
+  const start = { agent, pool, input: input === undefined ? run.input : input.value, budgets, onDeadline, success: [...success], ...(goal === null ? {} : { goal }), ...(principal === null ? {} : { principal }) };
+  const steps = stepsBefore(turn.state(stream) as KnownRun, from).map(historyStep);
+  const observed = run.observed.filter((step) => isBefore(step, from));
+  turn.send(topics.agentIntents, other, tenant, StartFork({ start, origin: { run: stream as RunId, from }, steps, observed }));
 }
 
 const tellParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, ending: Ending): void =>

@@ -10,6 +10,7 @@ import {
   type CancelRun,
   type DecideApproval,
   type DeliverCallback,
+  type ForkRun,
   type MessageOf,
   type Named,
   type PauseRun,
@@ -25,8 +26,10 @@ import {
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn } from '@holdfast/runtime';
 import type { RunCommand } from './domain/commands.js';
+import { stepsBefore } from './domain/fork.js';
 import { openWaits, type Run, type RunEvent } from './domain/run.js';
 import { isRun, type RunHandlers } from './handlers.js';
+import { historyStep } from './history.js';
 import { tellHeldTools } from './lanes.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -105,6 +108,9 @@ export class WaitHandlers {
     if (data.target.kind === 'tool') return tellHeldTools(turn);
     for (const run of turn.open()) if (!run.startsWith('~')) turn.wake(run, turn.now);
   }
+
+  fork = (inbound: In<typeof ForkRun>, turn: RunTurn): void =>
+    this.#outsider(inbound, turn, (run) => ({ type: 'fork', at: turn.now, asked: inbound.data, bytesBefore: (from) => JSON.stringify(stepsBefore(run, from).map(historyStep)).length }));
 
   unquarantine = (inbound: In<typeof UnquarantineRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unquarantine', at: turn.now, asked: inbound.data }));
 

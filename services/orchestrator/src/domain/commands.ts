@@ -8,6 +8,7 @@ import type {
   DeliverCallback,
   Digest,
   FinishRun,
+  ForkRun,
   Instant,
   MessageOf,
   Named,
@@ -24,6 +25,7 @@ import type {
   ReportTry,
   SetBrake,
   SignalRun,
+  StartFork,
   StartRun,
   StartWait,
   RequestedCall,
@@ -69,7 +71,7 @@ export interface Holder {
 
 /** `spent`: what the run's tenant has used up, in words. */
 export type RunCommand =
-  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null; /** Absent: there is no limit. */ readonly admission?: Admission; /** Of the intent. */ readonly offset?: number }
+  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null; /** Absent: there is no limit. */ readonly admission?: Admission; /** Of the intent. */ readonly offset?: number; /** What it begins with. */ readonly fork?: Omit<Data<typeof StartFork>, 'start'> }
   /** The run's turn has come where it waited. */
   | { readonly type: 'admit'; readonly at: Instant; readonly gate: string; readonly admission: Admission }
   | { readonly type: 'call'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
@@ -93,6 +95,8 @@ export type RunCommand =
   | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
   /** `stuckAfterMs`: how long a run may stand still unexplained. */
+  /** `bytesBefore`: how large the steps before one are. */
+  | { readonly type: 'fork'; readonly at: Instant; readonly asked: Data<typeof ForkRun>; readonly bytesBefore: (from: Step) => number }
   | { readonly type: 'due'; readonly at: Instant; readonly stuckAfterMs?: number }
   /** The brakes of the run's lane have changed, or are to be looked at. */
   | { readonly type: 'brake'; readonly at: Instant; readonly brakes: Brakes }

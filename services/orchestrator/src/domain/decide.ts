@@ -22,6 +22,7 @@ import {
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
+  StepsCopied,
   StepsReported,
   type Fence,
   type Lease,
@@ -39,6 +40,7 @@ import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from 
 import { unheard } from './unheard.js';
 import type { Admission } from './admission.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
+import { fork } from './fork.js';
 import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
@@ -111,6 +113,8 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return due(command, run);
     case 'join':
       return join(command, run);
+    case 'fork':
+      return fork(command, run);
     case 'admit':
       return admit(command, run);
     case 'brake':
@@ -148,7 +152,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' |
   }
 }
 
-function start({ data, tenant, inputDigest, holder, at, admission, offset }: Command<'start'>, run: Run): RunDecision {
+function start({ data, tenant, inputDigest, holder, at, admission, offset, fork: copied }: Command<'start'>, run: Run): RunDecision {
   if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status !== 'absent') {
     if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
@@ -175,7 +179,8 @@ function start({ data, tenant, inputDigest, holder, at, admission, offset }: Com
       ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, onDeadline: data.onDeadline, parent: data.parent, lease }),
       ...defined({ concurrencyKey: data.concurrencyKey, priority: data.priority, gates: admission?.kind === 'open' ? [...admission.gates] : undefined }),
     });
-  return admission?.kind === 'queued' ? record<RunEvent>(accepted, queuedBy(admission)) : record(accepted);
+  const rest: RunEvent[] = [...(copied === undefined ? [] : [StepsCopied(copied)]), ...(admission?.kind === 'queued' ? [queuedBy(admission)] : [])];
+  return record<RunEvent>(accepted, ...rest);
 }
 
 const queuedBy = ({ gate, gates, message, since, expiresAt }: Extract<Admission, { kind: 'queued' }>): RunEvent => RunQueued({ gate, gates: [...gates], message, since, expiresAt });

@@ -12,6 +12,7 @@ import type {
   MessageOf,
   Named,
   OnDeadline,
+  Origin,
   Outcome,
   Pool,
   RecordKind,
@@ -26,6 +27,7 @@ import type {
   runMessages,
 } from '@holdfast/protocol';
 import { unreachable } from '@holdfast/kernel';
+import { copiedStep } from './copied.js';
 import { evolveBrakes, noBrakes, type Brakes } from './brakes.js';
 import { evolveWait, isOpenWait, startedWait, type KeptSignal, type WaitStep } from './wait.js';
 
@@ -115,6 +117,8 @@ export interface RunFacts {
   /** What it was let through, and gives back at its end. */
   readonly gates: readonly string[];
   /** Where it waits to be let in. */
+  /** The run that it was forked off, and the steps that it has from there. */
+  readonly origin: (Origin & { readonly copied: ReadonlySet<Step> }) | null;
   readonly queued: { readonly gate: string; readonly message: string; readonly since: Instant; readonly expiresAt: Instant } | null;
   /** Runs that wait for this one as their child. */
   readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
@@ -205,7 +209,7 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
 }
 
 /** Events that bring a run no further by themselves. */
-const NO_PROGRESS: ReadonlySet<RunEvent['type']> = new Set(['RunStuck', 'IntentRejected', 'InputRefused', 'BudgetNeared', 'SignalReceived', 'RunJoined', 'LeaseGranted', 'RunResumed', 'WaitReminded'] as const);
+const NO_PROGRESS: ReadonlySet<RunEvent['type']> = new Set(['RunStuck', 'IntentRejected', 'InputRefused', 'BudgetNeared', 'SignalReceived', 'RunJoined', 'LeaseGranted', 'RunResumed', 'RunForked', 'WaitReminded'] as const);
 
 export function evolve(run: Run, event: RunEvent): Run {
   const next = evolveOne(run, event);
@@ -249,6 +253,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
       concurrencyKey: data.concurrencyKey ?? null,
       priority: data.priority ?? 0,
       gates: data.gates ?? [],
+      origin: null,
       queued: null,
       parents: data.parent === undefined ? [] : [data.parent],
       lastFence: data.lease?.fence ?? 0,
@@ -316,6 +321,13 @@ function evolveOne(run: Run, event: RunEvent): Run {
       return { ...known, gates: event.data.gates, queued: null };
     case 'StartRefused':
       return known;
+    case 'RunForked':
+      return { ...known, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'StepsCopied': {
+      const { origin, steps, observed } = event.data;
+      const entries = steps.map(copiedStep);
+      return withSteps({ ...known, origin: { ...origin, copied: new Set(entries.map(([step]) => step)) }, observed: [...observed] }, entries);
+    }
     case 'RunJoined':
       return { ...known, parents: [...known.parents, event.data.parent] };
     case 'WaitStarted':
