@@ -233,7 +233,7 @@ export class Judge {
       return;
     }
     const run = this.#foldAndWatch(id, rows);
-    if (run.status === 'absent' || run.status === 'lane') return;
+    if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return;
     this.#decidedOnce(id, rows);
     this.#effectsOf(id, effects, run);
     const plan = options.runs.find((one) => one.id === id);
@@ -297,7 +297,7 @@ export class Judge {
   }
 
   /** I3, I5: what the ledger says of a run's effects agrees with the run and with the world. */
-  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' }>): void {
+  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' | 'brakes' }>): void {
     const { world } = this.sim;
     const { databases } = this.sim.cluster;
     for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
