@@ -20,6 +20,7 @@ const channels = [
   { address: 'operator.commands', messages: protocol.operatorMessages, description: 'What people decide. Written by the command line and the gateway; keyed by run id.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
   { address: 'worker.events', messages: protocol.workerMessages, description: 'Who serves which pool, with what, and with how much in hand; keyed by worker, kept one day. For people and boards: nothing is decided by it.' },
+  { address: 'audit.events', messages: protocol.auditMessages, description: 'Who asked for which privileged act, written before it is carried out; keyed by tenant, kept for ever. Written by the gateway and the command line.' },
   { address: 'dead.letters', messages: protocol.deadLetterMessages, description: 'Messages that could not be read, with where they are and why.' },
 ];
 
@@ -48,7 +49,7 @@ const headers = {
 const messages = new Map(channels.flatMap(({ messages: types }) => types.map((type) => [type.type, type])));
 const document = {
   asyncapi: '3.0.0',
-  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` and `worker.events` are keyed by run id; values are JSON of at most 256 KiB.' },
+  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts`, `worker.events` and `audit.events` are keyed by run id; values are JSON of at most 256 KiB.' },
   defaultContentType: 'application/json',
   channels: Object.fromEntries(
     channels.map(({ address, messages: types, description }) => [

@@ -1,0 +1,122 @@
+import type { Budgets, Digest, Ending, Instant, Json, MessageOf, Named, Pool, runMessages, Settled, Step, Tenant, UnknownCause } from '@holdfast/protocol';
+
+export type RunEvent = MessageOf<(typeof runMessages)[number]>;
+
+export interface UnknownStep {
+  readonly step: Step;
+  readonly attempt: number;
+  readonly cause: UnknownCause;
+  readonly message: string;
+  readonly since: Instant;
+}
+
+/** A run as lists and pages show it: what its events amount to, without its steps. */
+export interface RunView {
+  readonly tenant: Tenant;
+  readonly agent: Named | null;
+  readonly pool: Pool;
+  readonly input: Json;
+  readonly inputDigest: Digest;
+  readonly goal: string | null;
+  readonly success: readonly string[];
+  readonly principal: string | null;
+  readonly deadline: Instant | null;
+  readonly budgets: Budgets;
+  readonly acceptedAt: Instant;
+  readonly updatedAt: Instant;
+  readonly version: number;
+  readonly hash: string | null;
+  readonly fence: number | null;
+  readonly worker: string | null;
+  readonly resumes: number;
+  readonly rejected: number;
+  readonly unknown: readonly UnknownStep[];
+  readonly ending: Ending | null;
+  readonly fresh: number | null;
+  readonly replayed: number | null;
+  readonly endedAt: Instant | null;
+  readonly quarantine: string | null;
+}
+
+export const RUN_STATUSES = ['queued', 'running', 'blocked', 'completed', 'completed_partially', 'failed', 'quarantined'] as const;
+export type RunStatus = (typeof RUN_STATUSES)[number];
+
+/** What people see. Derived, never stored apart from what it derives from. */
+export function statusOf(run: RunView): RunStatus {
+  if (run.ending !== null) return run.ending.status;
+  if (run.quarantine !== null) return 'quarantined';
+  if (run.unknown.length > 0) return 'blocked';
+  return run.agent !== null && run.fence === null ? 'queued' : 'running';
+}
+
+/** Where an event stands in its stream. */
+export interface Place {
+  readonly at: Instant;
+  readonly version: number;
+  readonly hash: string | null;
+}
+
+export function evolveRun(before: RunView | null, event: RunEvent, place: Place): RunView | null {
+  if (event.type === 'RunAccepted') return accepted(event.data, place);
+  // A refusal of something about a run that never was makes no run.
+  if (before === null || event.type === 'LaneTaken') return before;
+  const settles = 'settles' in event.data ? (event.data.settles ?? []) : [];
+  const run = { ...settled(before, settles), updatedAt: place.at, version: place.version, hash: place.hash };
+  switch (event.type) {
+    case 'LeaseGranted':
+      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker };
+    case 'RunResumed':
+      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker, resumes: run.resumes + 1 };
+    case 'EffectSettled':
+      return settled(run, [event.data]);
+    case 'RunBlocked': {
+      const { step, attempt, cause, message, since } = event.data;
+      return { ...run, unknown: [...run.unknown.filter((each) => each.step !== step), { step, attempt, cause, message, since }] };
+    }
+    case 'StepReleased':
+      return { ...run, unknown: run.unknown.filter(({ step }) => step !== event.data.step) };
+    case 'IntentRejected':
+      return { ...run, rejected: run.rejected + 1 };
+    case 'RunFinished':
+      return { ...run, ending: event.data.ending, fresh: event.data.steps.fresh, replayed: event.data.steps.replayed, endedAt: place.at };
+    case 'RunQuarantined':
+      return { ...run, quarantine: event.data.message };
+    default:
+      return run;
+  }
+}
+
+function accepted(data: Extract<RunEvent, { type: 'RunAccepted' }>['data'], { at, version, hash }: Place): RunView {
+  return {
+    tenant: data.tenant,
+    agent: data.agent,
+    pool: data.pool,
+    input: data.input,
+    inputDigest: data.inputDigest,
+    goal: data.goal ?? null,
+    success: data.success ?? [],
+    principal: data.principal ?? null,
+    deadline: data.deadline ?? null,
+    budgets: data.budgets ?? {},
+    acceptedAt: at,
+    updatedAt: at,
+    version,
+    hash,
+    fence: data.lease?.fence ?? null,
+    worker: data.lease?.worker ?? null,
+    resumes: 0,
+    rejected: 0,
+    unknown: [],
+    ending: null,
+    fresh: null,
+    replayed: null,
+    endedAt: null,
+    quarantine: null,
+  };
+}
+
+/** What has an end is not unknown any more. */
+function settled(run: RunView, reports: readonly Pick<Settled, 'step' | 'outcome'>[]): RunView {
+  const known = new Set(reports.filter(({ outcome }) => outcome.status !== 'unknown').map(({ step }) => step));
+  return run.unknown.some(({ step }) => known.has(step)) ? { ...run, unknown: run.unknown.filter(({ step }) => !known.has(step)) } : run;
+}
