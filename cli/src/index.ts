@@ -1,6 +1,8 @@
 import { Command, CommanderError } from 'commander';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
+import { addGateway } from './commands/gateway.js';
+import { addKeys } from './commands/keys.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -21,6 +23,8 @@ export function makeProgram(): Command {
   addCases(program);
   addAudit(program);
   addRebuild(program);
+  addKeys(program);
+  addGateway(program);
   return program;
 }
 

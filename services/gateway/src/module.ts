@@ -11,6 +11,8 @@ import { Answers } from './api/answers.js';
 import { Commands } from './api/commands.js';
 import { controllers, endpoints } from './api/endpoints.js';
 import { Queries } from './api/queries.js';
+import { WRITER } from './api/records.js';
+import { DATABASE, WEBHOOK_KEY } from './api/webhooks.js';
 import { ProblemFilter } from './http/filter.js';
 import { AccessGuard, Authentication } from './http/guard.js';
 import { Idempotency } from './http/idempotency.js';
@@ -47,6 +49,10 @@ export class GatewayModule {
       { provide: Audit, useFactory: () => new Audit(writer, source, now) },
       { provide: Idempotency, useFactory: () => new Idempotency(database, now) },
       { provide: Authentication, inject: [Keys], useFactory: (keys: Keys) => new Authentication(keys, settings.oidc === null ? null : new Oidc(settings.oidc), rates) },
+      { provide: DATABASE, useValue: database },
+      { provide: WRITER, useValue: writer },
+      { provide: WEBHOOK_KEY, useValue: settings.HOLDFAST_WEBHOOK_KEY ?? null },
+      { provide: 'brokers', useValue: brokers },
       { provide: 'lanes', useValue: settings.HOLDFAST_PARTITIONS },
       { provide: 'stopping', useValue: stopping },
       { provide: 'description', useFactory: () => describe(endpoints, API_VERSION) },

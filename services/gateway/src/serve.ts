@@ -6,15 +6,21 @@ import { NestFactory } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { systemClock } from '@holdfast/runtime';
 import { createWriter, ensureTopics } from '@holdfast/runtime/kafka';
+import type { ServiceLog } from '@holdfast/runtime/nest';
+import type { DataSource } from 'typeorm';
 import express from 'express';
 import helmet from 'helmet';
 import { pino } from 'pino';
 import { Answers } from './api/answers.js';
+import { STREAM_TOPICS } from './domain/position.js';
+import { WebhookFeed } from './hooks/feed.js';
+import { WebhookSender } from './hooks/sender.js';
 import { serveConsole } from './http/console.js';
 import { Idempotency } from './http/idempotency.js';
 import { GatewayModule } from './module.js';
 import type { GatewaySettings } from './settings.js';
 import { openGatewayDatabase } from './store/database.js';
+import { LaneReader } from './views/lane-reader.js';
 import { Views } from './views/views.js';
 
 /** Requests under way have this long to end. Milliseconds. */
@@ -46,8 +52,10 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
   app.use(express.text({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false, defaultCharset: 'utf-8' }));
   serveConsole(app, settings.HOLDFAST_CONSOLE);
   const views = app.get(Views);
+  const hooks = openHooks(settings, database, brokers, log);
   const answers = app.get(Answers);
   await Promise.all([views.start(), answers.start()]);
+  hooks?.start();
   await app.listen(settings.HOLDFAST_HTTP_PORT, settings.HOLDFAST_HTTP_HOST);
   const server = app.getHttpServer() as Server;
   const sweeping = setInterval(() => void app.get(Idempotency).sweep().catch(() => undefined), SWEEP_MS);
@@ -65,13 +73,31 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
       });
       cancel();
       await app.close();
-      await Promise.all([views.stop(), answers.stop()]);
+      await Promise.all([views.stop(), answers.stop(), hooks?.stop()]);
       await writer.close();
       await database.destroy();
       log.info('stopped');
     })());
   const { address, port, family } = server.address() as AddressInfo;
   return { url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`, instance, close };
+}
+
+/** Webhooks, where a secret for them is set. */
+function openHooks(settings: GatewaySettings, database: DataSource, brokers: readonly string[], log: ServiceLog): { start(): void; stop(): Promise<void> } | null {
+  if (settings.HOLDFAST_WEBHOOK_KEY === undefined) return null;
+  const sender = new WebhookSender(database, settings.HOLDFAST_WEBHOOK_KEY, log);
+  const feed = new WebhookFeed(database, systemClock.now, () => sender.look());
+  const reader = new LaneReader({ brokers, groupId: 'holdfast.gateway.webhooks', topics: Object.values(STREAM_TOPICS), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, sink: feed, log });
+  return {
+    start: () => {
+      sender.start();
+      void reader.start();
+    },
+    stop: async () => {
+      await reader.stop();
+      await sender.stop();
+    },
+  };
 }
 
 /** Pages of the console come from here and load from here alone. */

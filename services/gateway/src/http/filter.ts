@@ -54,11 +54,12 @@ export function sendProblem(response: Response, problem: Problem): void {
 
 /** What express and its body parser throw says its kind in a member. */
 function transportProblem(error: unknown): Problem | null {
-  if (typeof error !== 'object' || error === null || error instanceof HttpException) return null;
-  const { status, type } = error as { status?: unknown; type?: unknown };
+  if (typeof error !== 'object' || error === null) return null;
+  const { type } = error as { type?: unknown };
+  const status: unknown = error instanceof HttpException ? error.getStatus() : (error as { status?: unknown }).status;
   if (status === 413) return new Problem('too-large', 'the body is too large; store large values as artifacts and pass the reference');
   if (status === 415) return new Problem('unsupported-media-type', 'send application/json in UTF-8, without a content encoding');
-  if (status === 400 || error instanceof URIError) return new Problem('invalid-request', type === 'request.aborted' ? 'the request broke off' : 'the request can’t be read');
+  if ((status === 400 && !(error instanceof HttpException)) || error instanceof URIError) return new Problem('invalid-request', type === 'request.aborted' ? 'the request broke off' : 'the request can’t be read');
   return null;
 }
 

@@ -50,7 +50,6 @@ export class Gateway1764460800000 implements MigrationInterface {
         tenant     text   not null,
         url        text   not null,
         types      text[] not null,
-        rotation   int    not null default 1,
         created_at bigint not null,
         removed_at bigint
       )`);

@@ -3,6 +3,7 @@ import type { LogRecord } from '@holdfast/runtime';
 import type { DataSource, EntityManager } from 'typeorm';
 import { evolveCase, type CaseView } from '../domain/case-view.js';
 import { evolveEffect, type EffectView } from '../domain/effect-view.js';
+import { countsAs } from '../domain/figures.js';
 import { placeOf } from '../domain/position.js';
 import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
 import { evolveSteps, stepsOf, type StepView } from '../domain/step-view.js';
@@ -96,8 +97,8 @@ export class Projector implements LaneSink {
       [topic, subjects, subjects.map((subject) => versions.get(subject) ?? 0)],
     );
     await tx.query(
-      `insert into ${this.#schema}.event (topic, lane, "offset", subject, tenant, type, version, time, hash, command, data)
-       select $1, $2, * from unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[])`,
+      `insert into ${this.#schema}.event (topic, lane, "offset", subject, tenant, type, version, time, hash, command, counts_as, data)
+       select $1, $2, * from unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[])`,
       [
         topic,
         fresh[0]?.record.lane ?? 0,
@@ -109,6 +110,7 @@ export class Projector implements LaneSink {
         fresh.map(({ envelope }) => envelope.time),
         fresh.map(({ envelope }) => envelope.hash ?? null),
         fresh.map(({ data }) => commandIn(data)),
+        fresh.map(({ envelope, data }) => countsAs(envelope.type, data)),
         fresh.map(({ record }) => record.value ?? 'null'),
       ],
     );

@@ -15,11 +15,11 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create table ${schema}.stream (topic text not null, subject text not null, version bigint not null, primary key (topic, subject))`,
     `create table ${schema}.event (
        topic text not null, lane int not null, "offset" bigint not null, subject text not null, tenant text not null,
-       type text not null, version bigint not null, time bigint not null, hash text, command text, data text not null,
+       type text not null, version bigint not null, time bigint not null, hash text, command text, counts_as text, data text not null,
        primary key (topic, lane, "offset"))`,
     `create index on ${schema}.event (subject, topic, "offset")`,
     `create index on ${schema}.event (tenant, topic, lane, "offset")`,
-    `create index on ${schema}.event (tenant, type, time)`,
+    `create index on ${schema}.event (tenant, time)`,
     `create index on ${schema}.event (subject, command) where command is not null`,
     `create table ${schema}.run (id text primary key, tenant text not null, status text not null, agent text, accepted_at bigint not null, doc text not null)`,
     `create index on ${schema}.run (tenant, accepted_at desc, id desc)`,
