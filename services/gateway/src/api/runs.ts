@@ -53,8 +53,9 @@ export const listRuns = endpoint({
 });
 
 export const getRun = endpoint({
-  ...{ id: 'getRun', method: 'get', path: '/v1/runs/{run}', tag: 'runs', may: 'viewer', summary: 'Read a run', description: 'Answers 304 where `If-None-Match` holds the ETag of what is known.' },
+  ...{ id: 'getRun', method: 'get', path: '/v1/runs/{run}', tag: 'runs', may: 'viewer', summary: 'Read a run' },
   params: RunParams,
+  headers: { 'If-None-Match': 'an ETag: 304 where the run is still that' },
   answers: { 200: { description: 'The run.', schema: Run }, 304: { description: 'It is as you know it.' } },
 });
 

@@ -28,6 +28,8 @@ export interface Endpoint<Params extends z.ZodObject = z.ZodObject, Query extend
   readonly may: Role | 'public';
   readonly params: Params;
   readonly query: Query;
+  /** Headers that change the answer, with what they do. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
   /** Absent: takes none. */
   readonly body: Body | undefined;
   readonly answers: Readonly<Record<number, EndpointAnswer>>;

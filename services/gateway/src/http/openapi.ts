@@ -7,7 +7,7 @@ const ProblemBody = z
   .looseObject({ type: z.string(), title: z.string(), status: z.number().int(), detail: z.string() })
   .meta({ id: 'Problem', description: 'RFC 9457. `type` names the kind; `reason`, where it is there, is the owning service’s own word.' });
 
-const IdempotencyKey = z.string().min(1).max(200).optional().meta({ description: 'The same key and request again gets the same answer, for a day; another request gets 422, one that is being answered 409.' });
+const IdempotencyKey = z.string().regex(/^[\x21-\x7e]{1,200}$/).optional().meta({ description: 'The same key and request again gets the same answer, for a day; another request gets 422, one that is being answered 409.' });
 
 /** Problems that an address may answer with, by its nature. */
 export function problemsOf(spec: Endpoint): ProblemCode[] {
@@ -46,6 +46,7 @@ function operation(spec: Endpoint): ZodOpenApiOperationObject {
       path: spec.params,
       query: spec.query,
       ...(spec.method === 'get' ? {} : { header: z.object({ 'Idempotency-Key': IdempotencyKey }) }),
+      ...(spec.headers === undefined ? {} : { header: z.object(Object.fromEntries(Object.entries(spec.headers).map(([name, description]) => [name, z.string().optional().meta({ description })]))) }),
     },
     ...(spec.body === undefined ? {} : { requestBody: { required: true, content: { 'application/json': { schema: spec.body } } } }),
     responses: { ...Object.fromEntries(Object.entries(spec.answers).map(([status, answer]) => [status, { description: answer.description, ...contentOf(answer) }])), ...problemResponses(problemsOf(spec)) } as ZodOpenApiOperationObject['responses'],
