@@ -50,7 +50,7 @@ const stack = await startHoldfast({
 });
 try {
   await createDatabase(stack.databaseUrl, databaseOf('gateway'));
-  const database = await openGatewayDatabase(stack.databaseUrl, 'test-api', 1);
+  const database = await openGatewayDatabase(stack.databaseUrl, 'test-api', 2);
   const { key } = await new Keys(database, Date.now).create({ tenant: 'default', name: 'schemathesis', roles: ['admin'] });
   await database.destroy();
   const args = ['run', `${url}/v1/openapi.json`, '--header', `Authorization: Bearer ${key}`, '--checks', CHECKS.join(','), '--request-timeout', '40', '--workers', '2', '--max-examples', '30', ...process.argv.slice(2)];

@@ -1,4 +1,6 @@
+import { execFile } from 'node:child_process';
 import { readFile } from 'node:fs/promises';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { endpoints, ROLES, type Role } from '@holdfast/gateway';
 import { topics, type Json } from '@holdfast/protocol';
@@ -33,6 +35,7 @@ const charge = defineTool({
   },
 });
 const desk = defineAgent({ name: 'desk', version: '1', input: order, output: receipt, run: (run, input) => run.call(charge, input) });
+const howTo = defineAgent({ name: 'refund-desk', version: '1', input: z.looseObject({}), output: z.null(), run: () => Promise.resolve(null) });
 const agent = { name: 'desk', version: '1' };
 
 const WEBHOOK_KEY = 'a webhook key of thirty-two characters or more';
@@ -48,7 +51,7 @@ beforeAll(async () => {
   [stack, issuer, receiver] = await Promise.all([TestStack.start(), startIssuer(), startReceiver()]);
   [gateway, worker] = await Promise.all([
     TestGateway.start(stack, { ...issuer.env, HOLDFAST_WEBHOOK_KEY: WEBHOOK_KEY, HOLDFAST_HTTP_RATE: '100000', HOLDFAST_HTTP_REFUSED_RATE: '10000' }),
-    work(stack.brokers, { agents: [desk], tools: [charge] }),
+    work(stack.brokers, { agents: [desk, howTo], tools: [charge] }),
   ]);
   for (const role of ROLES) keys[role] = await gateway.key({ roles: [role], name: `the ${role}` });
   keys.foreign = await gateway.key({ roles: ['admin'], tenant: 'elsewhere' });
@@ -307,6 +310,26 @@ test.each<[string, number, string, { method?: string; body?: unknown; headers?: 
   const reply = await gateway.ask(address, { key: keys.admin, ...options });
   expect([reply.status, reply.headers.get('content-type')]).toEqual([status, 'application/problem+json; charset=utf-8']);
   expect(reply.body).toMatchObject({ type: expect.stringMatching(/^urn:holdfast:problem:/), title: expect.any(String), status, detail: expect.any(String) });
+});
+
+test('the page about it says what works', async () => {
+  const page = await readFile(new URL('../../docs/how-to/use-the-http-api.md', import.meta.url), 'utf8');
+  const lines = [...page.matchAll(/```\n([\s\S]*?)```/g)].flatMap(([, block]) => (block ?? '').trim().split('\n'));
+  const said: string[] = [];
+  for (const line of lines.filter((each) => each.startsWith('curl '))) {
+    said.push((await promisify(execFile)('bash', ['-c', line.replace('--max-time 2', '--max-time 2 || true')], { env: { ...process.env, HOLDFAST: gateway.url, KEY: keys.admin } })).stdout);
+  }
+  expect(said).toEqual([expect.stringContaining('"id":"ticket-1001"'), expect.stringContaining('"principal":"the admin"'), expect.stringContaining('event: RunAccepted'), expect.stringMatching(/^\{"items":/)]);
+  const made: string[] = [];
+  for (const line of lines.filter((each) => each.startsWith('holdfast keys '))) {
+    const words = line.split(' ').slice(1).map((word) => (word === 'ID' ? (made.at(-1)?.split('_')[1] ?? '') : word));
+    const { code, out, err } = await cli(...words);
+    expect([line, code, err]).toEqual([line, 0, '']);
+    if (out.startsWith('hf_')) made.push(out.split('\n')[0] ?? '');
+  }
+  expect(made).toHaveLength(3);
+  const { rows } = await stack.pool('holdfast_gateway').query('select roles, tools, amount_max from api_key where id = $1', [made[1]?.split('_')[1]]);
+  expect(rows).toEqual([{ roles: ['operator', 'approver'], tools: ['refund'], amount_max: '500' }]);
 });
 
 test('what opens doors is found in no topic, table or log', async () => {
