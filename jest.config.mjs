@@ -1,3 +1,5 @@
+import { availableParallelism } from 'node:os';
+
 /** One transform and one resolver for every project: sources are read directly, never from dist. */
 const shared = {
   testEnvironment: 'node',
@@ -9,16 +11,21 @@ const shared = {
 };
 
 export default {
+  // Tests on the real stack mostly wait for each other's servers: two at once fit on two cores. A proof has the machine for itself.
+  maxWorkers: process.env.HOLDFAST_PROOF === 'full' ? 1 : Math.min(4, Math.max(2, availableParallelism() - 1)),
   projects: [
     {
       ...shared,
       displayName: 'unit',
+      // No measure of speed: only what hangs is ended.
+      testTimeout: 60_000,
       setupFilesAfterEnv: ['<rootDir>/tests/src/setup/properties.mjs'],
       testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,deploy,examples}/test/**/*.spec.ts', '<rootDir>/tests/src/**/*.spec.ts'],
     },
     {
       ...shared,
       displayName: 'stack',
+      testTimeout: 120_000,
       testMatch: ['<rootDir>/{libs,services}/*/test/**/*.stack.ts', '<rootDir>/{cli,deploy,examples,tests}/**/*.stack.ts'],
       globalSetup: '<rootDir>/tests/src/setup/start.mjs',
       globalTeardown: '<rootDir>/tests/src/setup/stop.mjs',

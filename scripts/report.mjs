@@ -24,6 +24,8 @@ const { values } = parseArgs({
 const say = (line) => process.stderr.write(`${line}\n`);
 const { scripts } = JSON.parse(await readFile(path.join(ROOT, 'package.json'), 'utf8'));
 let running;
+/** Commands that found something, or broke off: then the report is no clean one, and its command says so. */
+const unclean = [];
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => running?.kill(signal));
 
 /** Runs one of the root's commands; what it says on stdout, and how it ended. */
@@ -35,6 +37,7 @@ async function command(word, ...args) {
   child.stdout.on('data', (chunk) => chunks.push(chunk));
   const code = await new Promise((resolve) => child.once('close', resolve));
   if (code === 130 || code === null) process.exit(130);
+  if (code !== 0) unclean.push(word);
   return { line: `npm run ${word}${args.length === 0 ? '' : ` -- ${args.join(' ')}`}`, text: Buffer.concat(chunks).toString('utf8').trim(), code };
 }
 
@@ -64,12 +67,16 @@ async function matrix() {
   }
 }
 
-/** Parts of one matrix that were run apart; the last result of a case stands. */
-function joined(results) {
-  const rows = new Map(results.flatMap(({ rows: some }) => some.map((row) => [row.case, row])));
-  const none = new Map(results.flatMap(({ none: some }) => some.map((each) => [each.name, each])));
+/** Parts of one matrix that were run apart: the last result of a case stands, and what is no case any more is left out. */
+async function joined(results) {
+  const [{ crashCells }, { CASES }] = await Promise.all(['cells', 'cases'].map((name) => import(`../tests/dist/matrix/${name}.js`)));
+  const { cells, none } = crashCells();
+  const names = [...cells, ...CASES].map(({ name }) => name);
+  const ofNone = (row) => none.some(({ name }) => row.case.startsWith(`${name} `));
+  const rows = [...new Map(results.flatMap(({ rows: some }) => some.map((row) => [row.case, row]))).values()].filter((row) => !ofNone(row));
+  const missing = names.filter((name) => !rows.some((row) => row.case.startsWith(name)));
   const total = (member) => results.reduce((sum, result) => sum + result[member], 0);
-  return { rows: [...rows.values()], none: [...none.values()], copies: total('copies'), seconds: total('seconds'), whole: results.every(({ whole }) => whole) };
+  return { rows, none, copies: total('copies'), seconds: total('seconds'), whole: missing.length === 0, parts: results.length, missing };
 }
 
 const seconds = (ms) => (ms === null ? '–' : `${(ms / 1000).toFixed(1)} s`);
@@ -78,7 +85,7 @@ const cell = (text) => String(text).replaceAll('|', '\\|').replaceAll('\n', ' ')
 const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((row) => `| ${row.map(cell).join(' | ')} |`).join('\n');
 
 /** Cells are summed by boundary; every other case stands for itself. */
-function matrixPart({ rows, none, copies, seconds: took, whole }) {
+function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing = [] }) {
   const isCell = ({ case: name }) => / (pure|idempotent|irreversible) (once|doubled|reordered)$/.test(name);
   const boundaries = new Map();
   for (const row of rows.filter(isCell)) {
@@ -96,7 +103,7 @@ function matrixPart({ rows, none, copies, seconds: took, whole }) {
   const others = rows.filter((row) => !isCell(row)).map((row) => [row.case, seconds(row.recoveredMs), row.duplicates, row.lost, row.unknownLeft, row.amplification === null ? '–' : row.amplification.toFixed(2), row.manualActs, row.because === null ? row.verdict : `${row.verdict}: ${row.because}`]);
   const failed = rows.filter(({ verdict }) => verdict === 'failed');
   return [
-    `${rows.length} cases, ${count(rows, 'ok')} ok, ${count(rows, 'failed')} failed, ${count(rows, 'not run')} not run, ${took} s${whole ? '' : ' (ended before its time)'}. In the doubled and reordered cells ${copies} records were written once more on their topics.`,
+    `${rows.length} cases, ${count(rows, 'ok')} ok, ${count(rows, 'failed')} failed, ${count(rows, 'not run')} not run, ${took} s${parts === undefined ? (whole ? '' : ' (ended before its time)') : ` in ${parts} runs of parts, of which the last result of each case stands`}. In the doubled and reordered cells ${copies} records were written once more on their topics.`,
     '',
     'Each cell is a run of its own whose process is killed with SIGKILL while that run is at the boundary, with the effect class and delivery named; what counts is what an HTTP server outside has seen. A boundary’s line sums up its cells.',
     '',
@@ -105,6 +112,7 @@ function matrixPart({ rows, none, copies, seconds: took, whole }) {
     table(['case', 'recovered in', 'duplicates', 'lost', 'unknown left', 'retry amplification', 'manual acts', 'verdict'], others),
     '',
     ...(failed.length === 0 ? [] : ['Failed:', '', ...failed.map((row) => `- ${row.case}: ${row.because}`), '']),
+    ...(missing.length === 0 ? [] : ['Not run at all:', '', ...missing.map((name) => `- ${name}`), '']),
     'Boundaries that a class of effects never comes to:',
     '',
     ...none.map(({ name, because }) => `- \`${name}\`: ${because}`),
@@ -176,4 +184,6 @@ What is promised, and which test shows it: [guarantees.md](guarantees.md).
 `,
 );
 say(`${path.relative(ROOT, REPORT)} is written`);
-process.exitCode = crashed.rows.some(({ verdict }) => verdict === 'failed') || !crashed.whole ? 1 : 0;
+if (crashed.rows.some(({ verdict }) => verdict === 'failed') || !crashed.whole) unclean.push('crash-matrix');
+if (unclean.length > 0) say(`not clean: ${[...new Set(unclean)].join(', ')}`);
+process.exitCode = unclean.length > 0 ? 1 : 0;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { rebuildService, verify } from '@holdfast/cli';
-import { createDatabase } from '@holdfast/deploy';
+import { createDatabase, LOCAL_SESSION_TIMEOUT_MS } from '@holdfast/deploy';
 import { decodeHeaders, ProbeEffect, toolTasks, topics, type Pool } from '@holdfast/protocol';
 import { tail } from '@holdfast/runtime/kafka';
 import { applied, defineAgent, defineTool, HoldfastClient, MayHaveApplied, notApplied, type RunHandle, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
@@ -117,6 +117,8 @@ async function inOrder(): Promise<void> {
 }
 
 beforeAll(async () => {
+  // A rebuild waits for the sessions of members that were killed: as long as the stack's own are.
+  process.env['HOLDFAST_SESSION_TIMEOUT_MS'] = String(LOCAL_SESSION_TIMEOUT_MS);
   stack = await TestStack.start();
   await createDatabase(stack.stack.databaseUrl, 'world');
   await stack.pool('world').query('create table fired (tool text, run text, step text, key text)');

@@ -11,6 +11,7 @@ jest.setTimeout(STACK_LIMIT_MS);
 
 const TIMEOUT_MS = 700;
 const QUEUE_MS = 1500;
+const PATIENT_MS = 20_000;
 
 let sink: Sink;
 let stack: TestStack;
@@ -48,6 +49,8 @@ const execute: ToolDefinition<(typeof common)['input'], (typeof common)['output'
 
 const tools: ToolDefinition[] = [
   defineTool({ ...common, name: 'pay', probe, execute }),
+  // These answer, however busy the machine: time is nothing that they are about.
+  defineTool({ ...common, name: 'pay-slowly', timeout: PATIENT_MS, queueTimeout: PATIENT_MS, probe, execute }),
   defineTool({ ...common, name: 'pay-blind', ageing: { escalateTo: 'the head of the desk' }, execute }),
   defineTool({ ...common, name: 'pay-quiet', heartbeat: 500, timeout: 60_000, probe, execute: async (args, context) => {
     context.heartbeat();
@@ -58,7 +61,7 @@ const tools: ToolDefinition[] = [
     await eventually('the attempt is over for the ledger', () => stack.events(context.run, topics.effectEvents).some(({ envelope }) => envelope.type === 'EffectOutcomeUnknown'));
     return (await answer.json()) as { success: boolean };
   } }),
-  defineTool({ ...common, name: 'pay-lines', probe, execute: async (_args, { run, operationKey, signal }) => {
+  defineTool({ ...common, name: 'pay-lines', timeout: PATIENT_MS, queueTimeout: PATIENT_MS, probe, execute: async (_args, { run, operationKey, signal }) => {
     await pay(run, operationKey, signal);
     throw new PartlyApplied({ lines: [1, 2] }, 'line 3 of 5 timed out');
   } }),
@@ -103,7 +106,7 @@ const ways: readonly Way[] = [
   { way: 'the write was applied, and no answer came in time', modes: [{ commit: true, answer: 'hang' }], cause: 'may_have_applied|deadline', by: 'probe', attempts: 1 },
   { way: 'the target says that the key was already used', modes: [{ commit: true, answer: 'used' }], cause: 'may_have_applied|deadline', by: 'probe', attempts: 1 },
   { way: 'a read-back comes too early and finds nothing yet', modes: [{ commit: true, answer: '500', unseenForMs: 2500 }], cause: 'may_have_applied|deadline', by: 'probe', attempts: 1 },
-  { way: 'the target accepted the work, which goes on for a while', modes: [{ commit: true, answer: 'accepted', pending: 3 }], cause: 'accepted', by: 'probe', attempts: 1 },
+  { way: 'the target accepted the work, which goes on for a while', tool: 'pay-slowly', modes: [{ commit: true, answer: 'accepted', pending: 3 }], cause: 'accepted', by: 'probe', attempts: 1 },
   { way: 'a part is proved, the rest is not', tool: 'pay-lines', modes: [{ commit: true, answer: 'ok' }], cause: 'partial_effect', by: 'probe', attempts: 1 },
   { way: 'a long attempt shows no life any more', tool: 'pay-quiet', modes: [{ commit: true, answer: 'hang' }], cause: 'heartbeat_lost', by: 'probe', attempts: 1 },
   { way: 'the result comes after everyone gave it up', tool: 'pay-late', modes: [{ commit: true, answer: 'ok' }], cause: 'deadline', by: 'late_result', attempts: 1 },

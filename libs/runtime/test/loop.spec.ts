@@ -2,81 +2,158 @@ import { expect, test } from '@jest/globals';
 import { Loop } from '../src/loop/loop.js';
 import type { LaneGroup, LaneGroupHandlers, LogRecord } from '../src/ports.js';
 import type { LaneWrite, Store } from '../src/store/types.js';
-import { counter, LANE, progress, WISHES, wish } from './kit.js';
-
-async function until(fact: () => boolean, what: string): Promise<void> {
-  for (let turn = 0; turn < 2000; turn += 1) {
-    if (fact()) return;
-    await new Promise<void>((resolve) => setImmediate(resolve));
-  }
-  throw new Error(`never came: ${what}`);
-}
+import { counter, LANE, progress, until, WISHES, wish } from './kit.js';
 
 const OTHER = LANE + 1;
+const MEMBER = 'm';
 
-test('what was fetched for an earlier holding of a lane does not look like a gap to the next one', async () => {
-  let takes = 0;
-  let opened = 0;
-  const noop = (): void => undefined;
-  let letOpen: () => void = noop;
+/** A loop on a store and a group of a few lines; each test says what they do otherwise. */
+function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Partial<LaneGroup> }) {
   let handlers: LaneGroupHandlers | undefined;
   const alarms: string[] = [];
   const appended: LaneWrite[] = [];
-  const store: Store = {
-    incarnation: () => Promise.resolve('1'),
-    takeLanes: (lanes) => {
-      takes += 1;
-      return Promise.resolve(lanes.map((lane) => progress({ lane, epoch: takes })));
-    },
-    nextSeqs: () => Promise.resolve([]),
-    rowsAfter: () => Promise.resolve([]),
-    // The second taking waits here for its other lane: the first one is known and not open yet.
-    openStreams: (lane) => (takes < 2 || lane === LANE ? Promise.resolve([]) : new Promise((resolve) => (letOpen = () => resolve([])))),
-    loadStreams: () => Promise.resolve(new Map()),
-    append: (writes) => {
-      appended.push(...writes);
-      return Promise.resolve(new Set(writes.map(({ progress: { lane } }) => lane)));
-    },
-    lock: () => Promise.reject(new Error('no locks here')),
-    close: () => Promise.resolve(),
-  };
-  const group: LaneGroup = {
-    sessionTimeoutMs: 1000,
-    start: () => Promise.resolve(),
-    stop: () => Promise.resolve(),
-    rejoin: () => Promise.resolve(),
-    open: (positions) => void (opened += positions.some(({ lane }) => lane === LANE) ? 1 : 0),
-    committed: () => Promise.resolve(new Map()),
-    offsets: () => Promise.resolve(new Map([LANE, OTHER].map((lane) => [lane, { first: 0, next: 2 }]))),
-    commit: () => Promise.resolve('accepted'),
-    lastHeartbeatSentAt: () => null,
-  };
   const loop = new Loop({
     service: counter(),
-    store,
+    store: {
+      incarnation: () => Promise.resolve('1'),
+      takeLanes: (lanes) => Promise.resolve(lanes.map((lane) => progress({ lane }))),
+      nextSeqs: () => Promise.resolve([]),
+      rowsAfter: () => Promise.resolve([]),
+      openStreams: () => Promise.resolve([]),
+      loadStreams: () => Promise.resolve(new Map()),
+      append: (writes) => {
+        appended.push(...writes);
+        return Promise.resolve(new Set(writes.map(({ progress: { lane } }) => lane)));
+      },
+      lock: () => Promise.reject(new Error('no locks here')),
+      close: () => Promise.resolve(),
+      ...store,
+    },
     writer: { publish: () => Promise.resolve(), close: () => Promise.resolve() },
     clock: { now: () => 1, after: () => () => undefined, soon: () => undefined },
     random: { next: () => 0, uuid: () => 'u' },
     laneOf: () => LANE,
     join: (given) => {
       handlers = given;
-      return group;
+      return {
+        sessionTimeoutMs: 1000,
+        start: () => Promise.resolve(),
+        stop: () => Promise.resolve(),
+        rejoin: () => Promise.resolve(),
+        open: () => undefined,
+        committed: () => Promise.resolve(new Map()),
+        offsets: () => Promise.resolve(new Map([LANE, OTHER].map((lane) => [lane, { first: 0, next: 2 }]))),
+        commit: () => Promise.resolve('accepted'),
+        lastHeartbeatSentAt: () => null,
+        ...group,
+      };
     },
     repair: () => Promise.resolve(),
     onAlarm: (what, detail) => void alarms.push(`${what} ${JSON.stringify(detail)}`),
     onFatal: (error) => void alarms.push(error.message),
   });
-  const arrive = (...records: LogRecord[]): void => void handlers?.onRecords(records, { memberId: 'm', generation: 1 });
+  return {
+    loop,
+    alarms,
+    appended,
+    arrive: (...records: LogRecord[]): Promise<void> => handlers?.onRecords(records, { memberId: MEMBER, generation: 1 }) ?? Promise.resolve(),
+    assign: (generation: number, lanes: readonly number[] = [LANE, OTHER], retained: readonly number[] = []): void => handlers?.onAssigned({ membership: { memberId: MEMBER, generation }, lanes, retained }),
+  };
+}
+
+test('what was fetched for an earlier holding of a lane does not look like a gap to the next one', async () => {
+  let takes = 0;
+  let opened = 0;
+  const noop = (): void => undefined;
+  let letOpen: () => void = noop;
+  const { loop, alarms, appended, arrive, assign } = loopOn({
+    store: {
+      takeLanes: (lanes) => {
+        takes += 1;
+        return Promise.resolve(lanes.map((lane) => progress({ lane, epoch: takes })));
+      },
+      // The second taking waits here for its other lane: the first one is known and not open yet.
+      openStreams: (lane) => (takes < 2 || lane === LANE ? Promise.resolve([]) : new Promise((resolve) => (letOpen = () => resolve([])))),
+    },
+    group: { open: (positions) => void (opened += positions.some(({ lane }) => lane === LANE) ? 1 : 0) },
+  });
   await loop.start();
-  const assign = (generation: number): void => handlers?.onAssigned({ membership: { memberId: 'm', generation }, lanes: [LANE, OTHER], retained: [] });
   assign(1);
   await until(() => opened === 1, 'the lane is open');
   assign(2);
   await until(() => letOpen !== noop, 'the lane is taken anew');
-  arrive(wish(1, 'b', { does: 'open' })); // The consumer goes on from where the first holding was.
+  void arrive(wish(1, 'b', { does: 'open' })); // The consumer goes on from where the first holding was.
   letOpen();
   await until(() => opened === 2, 'the lane is open again');
-  arrive(wish(0, 'a', { does: 'open' }), wish(1, 'b', { does: 'open' }));
+  void arrive(wish(0, 'a', { does: 'open' }), wish(1, 'b', { does: 'open' }));
   await until(() => appended.some(({ progress: { offsets } }) => offsets[WISHES] === 2), 'both are decided');
   expect(alarms).toEqual([]);
+});
+
+test('a lane that is lost just before an assignment gives it to another is not taken back', async () => {
+  const taken: number[][] = [];
+  const opened: number[] = [];
+  let letTake: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => (letTake = resolve));
+  const { loop, arrive, assign } = loopOn({
+    store: {
+      takeLanes: (lanes) => {
+        taken.push([...lanes]);
+        return Promise.resolve(lanes.map((lane) => progress({ lane })));
+      },
+      append: () => Promise.resolve(new Set()),
+    },
+    group: {
+      open: (positions) => void opened.push(...positions.map(({ lane }) => lane)),
+      offsets: async () => {
+        if (taken.length === 2) await held;
+        return new Map([LANE, OTHER].map((lane) => [lane, { first: 0, next: 2 }]));
+      },
+    },
+  });
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened.includes(LANE), 'the first lane is open');
+  assign(2, [LANE, OTHER], [LANE]);
+  await until(() => taken.length === 2, 'the second lane is being taken');
+  assign(3, [OTHER], [OTHER]); // Worked off once the second lane is taken.
+  void arrive(wish(0, 'a', { does: 'open' })); // Its commit finds that somebody else has the first one.
+  await until(() => loop.counts.has('lane lost: epoch'), 'the first lane is lost');
+  letTake();
+  await until(() => opened.includes(OTHER), 'the second lane is open');
+  for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
+  expect(taken).toEqual([[LANE], [OTHER]]);
+});
+
+test.each(['during the last turn', 'after it'] as const)('a delivery that comes %s holds the stop back no longer than that turn', async (when) => {
+  let opened = false;
+  let commit: (() => void) | undefined;
+  let fetched: () => void = () => undefined;
+  const lastFetch = new Promise<void>((resolve) => (fetched = resolve));
+  const deliveries: Promise<void>[] = [];
+  const { loop, arrive, assign } = loopOn({
+    store: { append: () => (commit === undefined ? new Promise((resolve) => (commit = () => resolve(new Set([LANE])))) : Promise.resolve(new Set([LANE]))) },
+    group: {
+      open: () => void (opened = true),
+      // As a consumer does: it leaves its group when the last fetch is answered and its handlers are done.
+      stop: async () => {
+        await lastFetch;
+        await Promise.all(deliveries);
+      },
+    },
+  });
+  const deliver = (offset: number): void => void deliveries.push(arrive(wish(offset, 'a', { does: offset === 0 ? 'open' : 'add' })));
+  await loop.start();
+  assign(1);
+  await until(() => opened, 'the lane is open');
+  deliver(0);
+  await until(() => commit !== undefined, 'the turn commits');
+  if (when === 'during the last turn') deliver(1);
+  let ended = false;
+  void loop.stop().then(() => (ended = true));
+  commit?.();
+  for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
+  if (when === 'after it') deliver(1);
+  fetched();
+  await until(() => ended, 'the loop stops');
 });

@@ -121,9 +121,13 @@ export class RunHandlers {
     const before = turn.state(stream);
     if (before.status === 'lane' && record.offset <= before.offset) return turn.count('ignored', 'announced_before');
     const { pool, lane, worker, agents, taken, generation } = data;
-    // A former holder's announcement whose write was repeated arrives behind its successor's. A group that was away for long counts anew.
-    const overtaken = before.status === 'lane' && generation !== undefined && generation < (before.generation ?? 0) && turn.now - before.at < GENERATIONS_COUNT_ON_MS;
-    if (overtaken) return turn.count('ignored', 'announced_late');
+    // A group that was away for long counts anew.
+    if (before.status === 'lane' && generation !== undefined && turn.now - before.at < GENERATIONS_COUNT_ON_MS) {
+      // A former holder's announcement whose write was repeated arrives behind its successor's.
+      if (generation < (before.generation ?? 0)) return turn.count('ignored', 'announced_late');
+      // One whose write was repeated though the first had arrived: what it has fired since is its own, not a former holder's.
+      if (generation === before.generation && worker === before.worker) return turn.count('ignored', 'announced_again');
+    }
     turn.record(stream, envelope.tenant, LaneTaken({ pool, lane, worker, agents, taken, offset: record.offset, at: turn.now, ...(generation === undefined ? {} : { generation }) }));
     const open = turn.open(pool);
     const spread = Math.min(GRANT_SPREAD_MOST_MS, open.length * GRANT_SPREAD_MS);

@@ -70,6 +70,21 @@ describe('an announcement of a lane', () => {
     expect(seen.counted).toEqual(['announced_late']);
   });
 
+  it('written a second time, since its answer was lost, leaves the runs with their holder', () => {
+    const { announce, seen } = lane();
+    announce('w1', 7, 4, 1000);
+    announce('w1', 7, 6, 1500);
+    expect(seen.taken).toEqual(['w1']);
+    expect(seen.counted).toEqual(['announced_again']);
+  });
+
+  it('of the same worker under its next generation counts: what it held meanwhile is not known', () => {
+    const { announce, seen } = lane();
+    announce('w1', 7, 4, 1000);
+    announce('w1', 8, 6, 1500);
+    expect(seen.taken).toEqual(['w1', 'w1']);
+  });
+
   it('of a group that was away for long counts, though its generations begin anew', () => {
     const { announce, seen } = lane();
     announce('w2', 8, 5, 1000);

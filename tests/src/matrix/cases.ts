@@ -5,6 +5,7 @@ import type { Ground, RunPlan } from './ground.js';
 import { judge, rowOf } from './judge.js';
 import { loadOf, underLoad, type Case, type Disturbed } from './load.js';
 import { OUTAGES } from './outages.js';
+import { RESTORES } from './restores.js';
 import type { Row } from './table.js';
 
 export type { Case } from './load.js';
@@ -67,12 +68,5 @@ async function disorderly(ground: Ground, run: string): Promise<void> {
   await stack.event(run, 'RunFinished');
   await Promise.all([call('3'), call('1'), finish([])]);
 }
-
-const REBUILD = ['orchestrator', 'ledger', 'reconciliation'] as const;
-const UNBUILT = '`holdfast rebuild` is not there yet';
-const RESTORES: readonly Case[] = [
-  ...REBUILD.map((service): Case => ({ name: `database of the ${service} dropped and rebuilt`, notRun: UNBUILT, run: () => Promise.reject(new Error(UNBUILT)) })),
-  ...REBUILD.map((service): Case => ({ name: `hour-old dump of the ${service} restored`, notRun: UNBUILT, run: () => Promise.reject(new Error(UNBUILT)) })),
-];
 
 export const CASES: readonly Case[] = [...OUTAGES, ...FROZEN, { name: 'external intents doubled and out of order', run: intents }, ...CLOCKS, ...RESTORES];

@@ -7,7 +7,9 @@ import type { Row } from './table.js';
 
 const STEPS = 2;
 const RUNS_END_WITHIN_MS = 150_000;
+const NOTICED_WITHIN_MS = 3000;
 const ROUNDS_MAX = 6;
+const NOT_COPIED = 'nothing of it was delivered twice';
 const NOT_REACHED = 'its boundary was not reached';
 const ARMED = 'HOLDFAST_CRASH_AT';
 
@@ -124,11 +126,16 @@ async function crashBoundary(ground: Ground, process: ArmedProcess, group: reado
     if (ground.options.signal.aborted) throw error;
     return false;
   });
+  // A process that dies after its run's last record is published dies after we have read that record.
+  const noticed = ground.until('every crash is noticed', () => group.every(({ crashedAt }) => crashedAt !== null), NOTICED_WITHIN_MS);
+  await noticed.catch((error: unknown) => {
+    if (ground.options.signal.aborted) throw error;
+  });
   for (const { run } of plans) await ground.copier.release(run);
   const unexpected = process.faults.splice(0);
   return group.map(({ cell, plan, crashedAt }) => {
     const endedAt = ground.view(plan.run).endedAt;
-    const faults = [...(crashedAt === null ? [NOT_REACHED] : []), ...(ended ? unexpected : [])];
-    return [cell, rowOf(cell.name, judge(ground, [plan]), { recoveredMs: crashedAt === null || endedAt === null ? null : endedAt - crashedAt, faults })];
+    const faults = [...(crashedAt === null ? [NOT_REACHED] : []), ...(cell.delivery !== 'once' && ground.copier.copiesOf(plan.run) === 0 ? [NOT_COPIED] : []), ...(ended ? unexpected : [])];
+    return [cell, rowOf(cell.name, judge(ground, [plan]), { recoveredMs: crashedAt === null || endedAt === null ? null : Math.max(0, endedAt - crashedAt), faults })];
   });
 }

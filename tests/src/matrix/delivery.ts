@@ -18,7 +18,7 @@ export class Copier {
   readonly #delivery = new Map<string, Delivery>();
   readonly #held = new Map<string, LogRecord[]>();
   #tails: Tail[] = [];
-  copies = 0;
+  readonly #copied = new Map<string, number>();
 
   private constructor(private readonly stack: TestStack) {}
 
@@ -32,6 +32,16 @@ export class Copier {
   /** Records of a run are copied from now on. */
   follow(run: string, delivery: Delivery): void {
     if (delivery !== 'once') this.#delivery.set(run, delivery);
+  }
+
+  /** Records written once more so far. */
+  get copies(): number {
+    return [...this.#copied.values()].reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Those of one run. */
+  copiesOf(run: string): number {
+    return this.#copied.get(run) ?? 0;
   }
 
   /** What is still held comes late indeed: after the run's end. */
@@ -61,7 +71,7 @@ export class Copier {
   }
 
   async #copy({ topic, lane, key, headers, value }: LogRecord): Promise<void> {
-    this.copies += 1;
+    if (key !== null) this.#copied.set(key, this.copiesOf(key) + 1);
     const words = Object.fromEntries(Object.entries(headers).map(([name, word]) => [name, word instanceof Uint8Array ? Buffer.from(word).toString('utf8') : String(word)]));
     // Without a broker there is nothing to deliver twice.
     await this.stack.send({ topic, partition: lane, key, value, headers: { ...words, [COPY]: '1' } }).catch(() => undefined);

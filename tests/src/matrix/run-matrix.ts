@@ -33,8 +33,8 @@ export async function runMatrix({ filter, short, say, signal }: MatrixOptions): 
   const cells = all.cells.filter(({ name }) => fits(name));
   const cases = CASES.filter(({ name }) => fits(name));
   const rows: Row[] = [];
-  let copies = 0;
-  const result = (whole: boolean): MatrixResult => ({ rows, none: all.none.filter(({ name }) => fits(name)), copies, seconds: Math.round((Date.now() - began) / 1000), whole });
+  let ground: Ground | undefined;
+  const result = (whole: boolean): MatrixResult => ({ rows, none: all.none.filter(({ name }) => fits(name)), copies: ground?.copier?.copies ?? 0, seconds: Math.round((Date.now() - began) / 1000), whole });
   if (cells.length + cases.length === 0) return result(true);
   const total = cells.length + cases.length;
   const note = (more: readonly Row[], what: string, ms: number): void => {
@@ -43,7 +43,6 @@ export async function runMatrix({ filter, short, say, signal }: MatrixOptions): 
     say(`[${rows.length}/${total}] ${what}: ${bad.length === 0 ? (more.every(({ verdict }) => verdict === 'not run') ? 'not run' : 'ok') : `${bad.length} FAILED`} (${(ms / 1000).toFixed(1)} s)`);
     for (const row of bad) say(`    ${row.case}: ${row.because ?? ''}`);
   };
-  let ground: Ground | undefined;
   try {
     say(`Starting Kafka, PostgreSQL, services and a worker for ${total} cases ...`);
     ground = await Ground.open({ say, signal });
@@ -58,7 +57,6 @@ export async function runMatrix({ filter, short, say, signal }: MatrixOptions): 
     if (error instanceof Interrupted || signal.aborted) return result(false);
     throw error;
   } finally {
-    copies = ground?.copier?.copies ?? 0;
     say('Stopping ...');
     await ground?.close();
   }

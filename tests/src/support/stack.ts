@@ -1,4 +1,5 @@
-import { readFile, rm } from 'node:fs/promises';
+import { cp, readFile, rm } from 'node:fs/promises';
+import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, SERVICES, startStack, type ManagedProcess, type ServiceName, type ServiceSpec, type Stack } from '@holdfast/deploy';
 import { decodeHeaders, topics, type Envelope, type Json } from '@holdfast/protocol';
@@ -68,6 +69,10 @@ export class TestStack {
       partitions: LOCAL_PARTITIONS,
       env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS) },
       services,
+      // What a service said last is the only clue to why it died: its log goes with the stack.
+      onServiceExit: (process, exit) => {
+        void process.logTail().then((log) => globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
+      },
       prepare: (brokers, partitions) => ensureTopics(brokers, partitions),
     });
     const kafka = new Kafka({ brokers: stack.brokers, clientId: 'outsider', logLevel: logLevel.NOTHING });
@@ -92,6 +97,8 @@ export class TestStack {
     await Promise.all(this.#tails.map((reader) => reader.close()));
     await Promise.all([this.producer.disconnect(), this.admin.disconnect(), ...[...this.#pools.values()].map((pool) => pool.end())]);
     await this.stack.stop();
+    const keep = process.env['HOLDFAST_TEST_LOGS'];
+    if (keep !== undefined) await cp(path.join(this.stack.dir, 'services'), path.join(keep, path.basename(this.stack.dir)), { recursive: true });
     await rm(this.stack.dir, { recursive: true, force: true });
   }
 
@@ -129,7 +136,8 @@ export class TestStack {
 
   /** The first event of a type in a run's stream, when it comes. */
   event(run: string, type: string, where: (data: Seen['data']) => boolean = () => true, topic: string = topics.runEvents): Promise<Seen> {
-    return eventually(`${type} of run ${run}`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
+    const known = (): string => this.seen.filter(({ envelope }) => envelope.subject === run).map(({ envelope }) => envelope.type).join(', ');
+    return eventually(() => `${type} of run ${run} (known of it: ${known()})`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
   }
 
   deadLetter(place: Place): Promise<Seen> {

@@ -9,8 +9,8 @@ import { createWriter } from './writer.js';
 
 const READ_MOST = 1000;
 const GROUP_WAIT_MS = 500;
-/** A member that was killed is counted in until its session has timed out, milliseconds. */
-const GROUP_EMPTY_WITHIN_MS = 20_000;
+/** A member that was killed is counted in until its session has timed out, and the group has noticed. */
+const GROUP_EMPTY_WITHIN_SESSIONS = 3;
 
 export interface KafkaRebuildLogOptions {
   readonly brokers: readonly string[];
@@ -37,9 +37,12 @@ export function kafkaRebuildLog({ brokers, clientId, groupId }: KafkaRebuildLogO
   };
 }
 
-/** @throws RebuildProblem while the service's group has members */
-export async function requireStopped(options: KafkaRebuildLogOptions, service: string): Promise<void> {
-  const until = systemClock.now() + GROUP_EMPTY_WITHIN_MS;
+/**
+ * `sessionTimeoutMs`: of the service's instances, milliseconds.
+ * @throws RebuildProblem while the service's group has members
+ */
+export async function requireStopped(options: KafkaRebuildLogOptions, service: string, sessionTimeoutMs: number): Promise<void> {
+  const until = systemClock.now() + GROUP_EMPTY_WITHIN_SESSIONS * sessionTimeoutMs;
   await asking(connect(options), async (admin) => {
     for (;;) {
       const { groups } = await admin.describeGroups([options.groupId]);

@@ -1,7 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import type { LogRecord } from '../ports.js';
+import type { LaneGroup, LogRecord } from '../ports.js';
+import { pause, systemClock } from '../system.js';
 import { connect, type ConnectOptions } from './client.js';
-import { createLaneGroup } from './lane-group.js';
+import { createLaneGroup, type LaneGroupOptions } from './lane-group.js';
+
+const RETRY_FIRST_MS = 100;
+const RETRY_MOST_MS = 5000;
 
 export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
   readonly topic: string;
@@ -12,6 +16,7 @@ export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
   readonly onRecord: (record: LogRecord) => void;
   /** Called after each stretch of a lane; nothing more of that lane is delivered until it resolves. */
   readonly hold?: () => Promise<void>;
+  /** It could not begin. Once it has, it comes back by itself after whatever trouble. */
   readonly onError?: (error: Error) => void;
 }
 
@@ -26,7 +31,7 @@ export interface Tail {
  * place named on. It commits nothing. Retried fetches may deliver nothing twice, services' own
  * republications may: drop those by (`ce_source`, `ce_lane`, `ce_seq`).
  */
-export async function tail(options: TailOptions): Promise<Tail> {
+export async function tail(options: TailOptions, createGroup: (options: LaneGroupOptions) => LaneGroup = createLaneGroup): Promise<Tail> {
   const clientId = `tail-${randomUUID()}`;
   const next = new Map<number, number>();
   const target = new Map<number, number>();
@@ -44,14 +49,31 @@ export async function tail(options: TailOptions): Promise<Tail> {
   const check = (): void => {
     if ([...target].every(([lane, end]) => (next.get(lane) ?? 0) >= end)) resolveCaughtUp();
   };
-  const group = createLaneGroup({
+  let begun = false;
+  let closed = false;
+  let assignments = 0;
+  /** Tries until it succeeds or is not `wanted` any more; before the tail has begun, a failure is its caller's. */
+  const insist = async (work: () => Promise<void>, wanted: () => boolean): Promise<void> => {
+    for (let retryMs = RETRY_FIRST_MS; wanted() && !closed; retryMs = Math.min(retryMs * 2, RETRY_MOST_MS)) {
+      try {
+        return await work();
+      } catch (error) {
+        if (!begun) return fail(error instanceof Error ? error : new Error(String(error)));
+        await pause(systemClock, retryMs);
+      }
+    }
+  };
+  const group = createGroup({
     brokers: options.brokers,
     clientId,
     groupId: `holdfast.${clientId}`,
     topics: [options.topic],
     handlers: {
       onAssigned: ({ lanes }) => {
-        void position(lanes.filter((lane) => options.lanes?.includes(lane) ?? true)).catch(fail);
+        assignments += 1;
+        const mine = assignments;
+        const current = (): boolean => mine === assignments;
+        void insist(() => position(lanes.filter((lane) => options.lanes?.includes(lane) ?? true), current), current);
       },
       onRevoked: () => undefined,
       onRecords: async (records) => {
@@ -63,12 +85,14 @@ export async function tail(options: TailOptions): Promise<Tail> {
         await options.hold?.().catch(fail);
         check();
       },
-      onCrash: fail,
+      onCrash: (error) => (begun ? void insist(() => group.rejoin(), () => true) : fail(error)),
     },
   });
-  const position = async (lanes: readonly number[]): Promise<void> => {
+  const position = async (lanes: readonly number[], current: () => boolean): Promise<void> => {
     const offsets = await group.offsets(options.topic);
     const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, options.from.time) : new Map<number, number>();
+    if (!current()) return;
+    begun = true;
     for (const lane of lanes) {
       const bounds = offsets.get(lane) ?? { first: 0, next: 0 };
       if (!next.has(lane)) next.set(lane, startOf(options.from, bounds, byTime.get(lane)));
@@ -78,7 +102,13 @@ export async function tail(options: TailOptions): Promise<Tail> {
     check();
   };
   await group.start();
-  return { caughtUp, close: () => group.stop() };
+  return {
+    caughtUp,
+    close: () => {
+      closed = true;
+      return group.stop();
+    },
+  };
 }
 
 function startOf(from: TailOptions['from'], bounds: { first: number; next: number }, atTime: number | undefined): number {

@@ -75,6 +75,8 @@ export class Loop<State, Event extends Message> {
   /** Assignments are worked off one after the other, the newest last. */
   #assigning: Promise<void> = Promise.resolve();
   #assignments = 0;
+  /** Lanes of the newest assignment. */
+  #assignedLanes: readonly number[] = [];
   readonly #telling: Telling;
   /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
   readonly #furthest = new Map<number, number>();
@@ -115,6 +117,8 @@ export class Loop<State, Event extends Message> {
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#assignments += 1;
+    // No turn comes any more that would let a held-back delivery go, and leaving the group waits for it.
+    this.#makeRoom();
     await this.#group?.stop();
     this.#wake();
     await this.#running;
@@ -144,7 +148,7 @@ export class Loop<State, Event extends Message> {
   async #run(): Promise<void> {
     let lastWrite = this.#options.clock.now();
     while (!this.#stopping) {
-      this.#telling.tell(this.#group, [...this.#lanes.values()]);
+      this.#telling.tell(this.#group, [...this.#lanes.values()].filter(({ id }) => this.#assignedLanes.includes(id)));
       const works = this.#collect();
       if (works.length === 0) {
         this.#busySince = null;
@@ -198,8 +202,12 @@ export class Loop<State, Event extends Message> {
     }
     const taken = works.reduce((sum, { records }) => sum + records.length, 0);
     this.#waiting -= taken;
-    if (this.#waiting < INBOX_MAX) for (const release of this.#roomWaiters.splice(0)) release();
+    if (this.#waiting < INBOX_MAX) this.#makeRoom();
     return works;
+  }
+
+  #makeRoom(): void {
+    for (const release of this.#roomWaiters.splice(0)) release();
   }
 
   async #turn(works: readonly LaneWork<State>[]): Promise<void> {
@@ -314,7 +322,7 @@ export class Loop<State, Event extends Message> {
   #arrived(records: readonly LogRecord[]): Promise<void> {
     const first = records[0];
     const lane = first === undefined ? undefined : this.#lanes.get(first.lane);
-    if (first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
+    if (this.#stopping || first === undefined || lane === undefined || !lane.isOpen || lane.gone || lane.halted !== null) return Promise.resolve();
     for (const record of records) {
       const expected = lane.arriving.get(record.topic) ?? 0;
       if (record.offset < expected) continue;
@@ -333,6 +341,7 @@ export class Loop<State, Event extends Message> {
 
   #assigned(assignment: Assignment): void {
     this.#assignments += 1;
+    this.#assignedLanes = assignment.lanes;
     this.#telling.hold(assignment.membership);
     const number = this.#assignments;
     this.#assigning = this.#assigning.then(() => this.#take(assignment, number)).catch((error: unknown) => this.#options.onFatal(error instanceof Error ? error : new Error(String(error))));
@@ -423,12 +432,13 @@ export class Loop<State, Event extends Message> {
     this.#options.onAlarm('lane halted', { lane: lane.id, reason });
   }
 
-  /** Another instance has taken the lane: its part is void. If Kafka still assigns it to us, start over. */
+  /** Another instance has taken the lane: its part is void. If the newest assignment still gives it to us, start over. */
   #lost(lane: Lane<State>): void {
     this.count('lane lost', 'epoch');
     this.#forget(lane);
     const number = this.#assignments;
-    this.#assigning = this.#assigning.then(() => this.#takeRetrying([lane.id].filter((id) => !this.#lanes.has(id)), number));
+    // Asked when its turn comes: an assignment that gives the lane to another may stand before it.
+    this.#assigning = this.#assigning.then(() => this.#takeRetrying([lane.id].filter((id) => this.#assignedLanes.includes(id) && !this.#lanes.has(id)), number));
   }
 
   #forget(lane: Lane<State>): void {

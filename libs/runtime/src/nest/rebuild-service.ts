@@ -20,7 +20,7 @@ export async function rebuildService<State, Event extends Message>(options: RunS
   try {
     const { brokers, instance, groupId, service, store, settings } = opened;
     const kafka = { brokers, clientId: `${instance}-rebuild`, groupId };
-    await requireStopped(kafka, options.name);
+    await requireStopped(kafka, options.name, settings.HOLDFAST_SESSION_TIMEOUT_MS);
     return await rebuildJournal<State, Event>({
       service,
       store,

@@ -10,6 +10,9 @@ import { journalBehind } from './journal-check.js';
 import { openService, type OpenedService, type RunServiceOptions } from './open-service.js';
 import { rebuildService } from './rebuild-service.js';
 
+/** An instance that can't go on is given this long to stop in order, milliseconds. */
+const FATAL_STOP_MS = 15_000;
+
 type Opened<State, Event extends Message> = OpenedService<State, Event, PgStore>;
 
 /** A service's whole process: settings, database, topics, Nest application, loop, health, signals. */
@@ -20,6 +23,8 @@ export async function runService<State, Event extends Message>(options: RunServi
   const fatal = (error: Error): void => {
     log.fatal({ error: error.message, stack: error.stack }, 'the instance can’t go on; it stops so that others take its lanes');
     process.exitCode = 1;
+    // Whatever made it unable to go on may also keep it from stopping in order.
+    setTimeout(() => process.exit(1), FATAL_STOP_MS).unref();
     void shutDown().finally(() => process.exit(1));
   };
   const loop = new Loop<State, Event>({

@@ -6,7 +6,7 @@ import { messageOf } from '../errors.js';
 import type { Firing, Shot } from './firing.js';
 import { sameMembership, type Hold } from './hold.js';
 import type { WorkerLog } from './log.js';
-import type { Outbox } from './outbox.js';
+import { WorkerStopped, type Outbox } from './outbox.js';
 import type { ArtifactPort } from './port.js';
 import { Probing } from './probing.js';
 import { encodeSeen, type Seen } from './seen.js';
@@ -353,8 +353,8 @@ export class ToolHost {
 
   #send(run: RunId, tenant: string, message: Message): Promise<void> {
     return this.#parts.outbox.send(topics.toolResults, run, tenant, [message]).catch((error: unknown) => {
-      // Nobody hears of this end from us: the ledger's deadline will ask.
-      this.#parts.log.error(`${message.type} was not written`, { run, error: messageOf(error) });
+      // Nobody hears of this end from us: the ledger's deadline will ask. Who stops while Kafka is away has said so already.
+      this.#parts.log[error instanceof WorkerStopped ? 'warn' : 'error'](`${message.type} was not written`, { run, error: messageOf(error) });
     });
   }
 }

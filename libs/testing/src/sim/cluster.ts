@@ -142,6 +142,11 @@ export class Cluster {
     return run.status === 'open' && unknownSteps(run).length > 0;
   }
 
+  /** Whether a living process stands still, and goes on later. */
+  anyFrozen(): boolean {
+    return this.slots.some(({ running }) => running?.process.alive === true && running.process.frozenUntil > this.core.scheduler.now);
+  }
+
   /** Everything committed is published, and everything published is read. */
   isDrained(): boolean {
     return (

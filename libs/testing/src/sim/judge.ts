@@ -8,6 +8,25 @@ import { expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
 import type { Firing } from './world.js';
 
+interface Worded extends Partial<CallWords> {
+  readonly kind?: string;
+  readonly name?: string;
+  readonly result?: unknown;
+  readonly call?: CallWords;
+  readonly calls?: readonly CallWords[];
+}
+interface CallWords {
+  readonly step: string;
+  readonly tool: { readonly name: string };
+  readonly args: unknown;
+}
+
+/** What an intent, or the event that took it, asks for, without who says it and when. */
+function wordsOf({ kind, name, result, call, calls, tool, args }: Worded): string {
+  const asked = calls ?? (call !== undefined ? [call] : tool !== undefined ? [{ tool, args }] : []);
+  return JSON.stringify([kind, name, result, asked.map((each) => [each.tool.name, each.args])]);
+}
+
 /** What the judge looks up while a world runs. */
 export class Judge {
   /** Attempts that the ledger has granted, with the time after which they must not fire. */
@@ -20,7 +39,6 @@ export class Judge {
   readonly #recorded = new Map<string, string[]>();
   /** What stood recorded in a run's stream when it was granted, by run and fence. */
   readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
-  readonly #reworded = new Set<string>();
   readonly #intended = new Set<string>();
   readonly exempt: Exemption[] = [];
 
@@ -82,8 +100,6 @@ export class Judge {
     const { ce_type: type } = headers;
     if (type !== 'CallTool' && type !== 'CallGroup') return;
     const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
-    // What holds chance may be worded anew by whoever has not heard that it was recorded.
-    if (/"from":"[^"]/.test(value ?? '')) this.#reworded.add(`${key ?? ''}/${step}`);
     for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
   }
 
@@ -101,7 +117,9 @@ export class Judge {
     if (!granted && attempt > 1 && !this.#refired.has(`${run}/${step}/${attempt}`)) this.#violated('I12', `${place} fired without a recorded decision to try again`);
     const local = (other: Firing): boolean => !this.#dispatched.has(`${other.run}/${other.step}/${other.attempt}`);
     const before = (this.sim.world.byKey.get(key) ?? []).filter((other) => other !== firing);
-    if (before.some(({ args }) => args !== firing.args)) this.#violated('I4', `${place} fired with other arguments than before`);
+    // What fired and was refused binds nothing at the target: of local effects I4 holds at the log.
+    const stands = (other: Firing): boolean => !local(other) || this.#accepted.has(`${other.run}/${other.step}/${other.fence}`);
+    if (before.some((other) => other.args !== firing.args && stands(other))) this.#violated('I4', `${place} fired with other arguments than before`);
     // What was refused after it had fired is asked anew, from its first attempt on.
     const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
     if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
@@ -257,16 +275,21 @@ export class Judge {
   /** I1: one decision for each step. */
   #decidedOnce(id: string, rows: readonly JournalRow[]): void {
     const decided = new Map<string, number>();
+    const taken = new Map<string, string>();
     const refused = new Set<string>();
-    for (const { type, data } of rows) {
-      const parsed = JSON.parse(data) as { step?: string; reason?: string; call?: { step: string }; calls?: { step: string }[] };
+    for (const { type, data, lane } of rows) {
+      const parsed = JSON.parse(data) as Worded & { reason?: string; offset?: number };
       if (type === 'IntentRejected' && parsed.step !== undefined) {
         refused.add(parsed.step);
-        // What no replay says again may be refused beside what is recorded; all else is a duplicate, whatever its fence.
-        if (parsed.reason === 'stale_fence' && decided.has(parsed.step) && !this.#reworded.has(`${id}/${parsed.step}`)) this.#violated('I1', `the intent of ${id}/${parsed.step} was taken and then refused for its fence`);
+        const said = this.sim.cluster.log.lane(topics.agentIntents, lane)[parsed.offset ?? -1];
+        // Another holder may word it otherwise, in another order or by chance; the same words are a duplicate, whatever their fence.
+        if (parsed.reason === 'stale_fence' && said !== undefined && taken.get(parsed.step) === wordsOf(JSON.parse(said.value ?? '') as Worded)) this.#violated('I1', `the intent of ${id}/${parsed.step} was taken and then refused for its fence`);
       }
-      const steps = type === 'EffectRequested' ? [parsed.call?.step] : type === 'GroupRequested' ? (parsed.calls ?? []).map(({ step }) => step) : type === 'StepRecorded' ? [parsed.step] : [];
-      for (const step of steps) if (step !== undefined) decided.set(step, (decided.get(step) ?? 0) + 1);
+      if (type !== 'EffectRequested' && type !== 'GroupRequested' && type !== 'StepRecorded') continue;
+      const calls = parsed.calls ?? (parsed.call === undefined ? [] : [parsed.call]);
+      for (const { step } of type === 'StepRecorded' ? [{ step: parsed.step ?? '' }] : calls) decided.set(step, (decided.get(step) ?? 0) + 1);
+      const step = parsed.step ?? parsed.call?.step;
+      if (step !== undefined) taken.set(step, wordsOf(parsed));
     }
     for (const [step, times] of decided) if (times > 1) this.#violated('I1', `${id}/${step} was decided ${times} times`);
     for (const place of this.#intended) {

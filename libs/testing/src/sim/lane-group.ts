@@ -101,7 +101,8 @@ export class SimLaneGroup implements LaneGroup {
         apply: () => coordinator.commit(membership, offsets),
       });
       process.core.trace(process.name, () => `its commit of ${offsets.map(({ topic, lane, offset }) => `${topic}/${lane} up to ${offset}`).join(', ')} as ${membership.memberId} generation ${membership.generation} is ${end}`);
-      if (end === 'refused') this.#revoke();
+      // As the real one: a refusal under an earlier membership says nothing about the present one.
+      if (end === 'refused' && membership.memberId === this.#membership?.memberId && membership.generation === this.#membership.generation) this.#revoke();
       return end;
     } catch {
       return 'unknown'; // A lost connection says nothing either way.

@@ -90,7 +90,8 @@ export class Simulation {
     const { lastAppendAt } = cluster.log;
     const silentMs = cluster.core.scheduler.now - lastAppendAt;
     const { runs } = options;
-    if (world.inFlight > 0) return false;
+    // Who is frozen may yet say what it saw.
+    if (world.inFlight > 0 || cluster.anyFrozen()) return false;
     if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained()) {
       this.ended = 'settled';
       return true;
