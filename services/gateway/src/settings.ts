@@ -28,7 +28,8 @@ export type GatewaySettings = z.infer<typeof Settings> & { readonly oidc: OidcSe
 
 /** Reads settings; the error names each variable and what is wrong with it. */
 export function readGatewaySettings(environment: NodeJS.ProcessEnv): GatewaySettings {
-  const parsed = Settings.safeParse(environment);
+  // Compose passes what is not set as empty.
+  const parsed = Settings.safeParse(Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== '')));
   if (!parsed.success) throw new Error(`settings are wrong or missing: ${parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`);
   const { HOLDFAST_OIDC_ISSUER: issuer, HOLDFAST_OIDC_AUDIENCE: audience, HOLDFAST_OIDC_JWKS: jwks, HOLDFAST_OIDC_ALGORITHMS: algorithms } = parsed.data;
   if ((issuer === undefined) !== (audience === undefined) || (issuer === undefined) !== (jwks === undefined)) {
