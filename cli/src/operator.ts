@@ -19,9 +19,10 @@ export interface Answer {
  * will be decided, whether or not anybody waits.
  * @throws CliError when no answer came in time
  */
-export async function command(options: { brokers: readonly string[]; answersOn: string; run: string; tenant: string; id: string; message: Message; withinMs?: number }): Promise<Answer> {
+export async function command(options: { brokers: readonly string[]; answersOn: string; run: string; tenant: string; id: string; message: Message; on?: string; withinMs?: number }): Promise<Answer> {
   const { brokers, answersOn, run, tenant, id, message, withinMs = ANSWER_WITHIN_MS } = options;
-  const lane = laneOf(run, await partitionsOf(brokers, topics.operatorCommands));
+  const on = options.on ?? topics.operatorCommands;
+  const lane = laneOf(run, await partitionsOf(brokers, on));
   let answered: (answer: Answer) => void = () => undefined;
   const answer = new Promise<Answer>((resolve) => (answered = resolve));
   const reader = await tail({
@@ -33,7 +34,7 @@ export async function command(options: { brokers: readonly string[]; answersOn: 
       const envelope = decodeHeaders(record.headers, record.key, record.time);
       const parsed = parseJson(record.value ?? '');
       if (envelope?.subject !== run || !parsed.ok || !isObject(parsed.value)) return;
-      if (parsed.value['command'] === id) answered({ type: envelope.type, data: parsed.value });
+      if (parsed.value['command'] === id || parsed.value['signal'] === id || parsed.value['id'] === id) answered({ type: envelope.type, data: parsed.value });
     },
   });
   const writer = await createWriter({ brokers, clientId: `cli-${id}` });
@@ -41,7 +42,7 @@ export async function command(options: { brokers: readonly string[]; answersOn: 
   try {
     await reader.caughtUp;
     const headers = encodeHeaders({ id, type: message.type, source: 'holdfast/cli', subject: run, time: Date.now(), tenant });
-    await writer.publish([{ topic: topics.operatorCommands, key: run, headers, value: JSON.stringify(message.data) }]);
+    await writer.publish([{ topic: on, key: run, headers, value: JSON.stringify(message.data) }]);
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new CliError(`the command is written and will be decided, but nothing answered within ${withinMs / 1000} s: is the service that owns it running?`)), withinMs);
     });

@@ -1,6 +1,6 @@
 import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, openSteps, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
+import { absent, evolve, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
 
@@ -33,7 +33,10 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     resumes: run.resumes,
     deadline: run.deadline === null ? null : new Date(run.deadline).toISOString(),
     budgets: { ...run.budgets, stepsUsed: run.steps.size },
-    waits: [],
+    waits: openWaits(run).map((wait) => ({ step: wait.step, kind: wait.wait.kind, since: new Date(wait.since).toISOString(), deadline: wait.deadline === null ? null : new Date(wait.deadline).toISOString(), nextAt: wait.nextAt === null ? null : new Date(wait.nextAt).toISOString() })),
+    paused: run.paused,
+    cancel: run.cancel,
+    usage: run.usage,
     input: run.input,
     steps: [...run.steps.values()].map(showStep),
     unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),
@@ -81,6 +84,8 @@ function showStep(step: StepState): Record<string, unknown> {
       };
     case 'record':
       return { step: step.step, kind: step.as, name: step.name, result: step.result, fence: step.fence };
+    case 'wait':
+      return { step: step.step, kind: 'wait', name: step.wait.kind, wait: step.wait, since: new Date(step.since).toISOString(), deadline: step.deadline === null ? null : new Date(step.deadline).toISOString(), end: step.end, abandoned: step.abandoned };
     case 'try':
       return { step: step.step, kind: step.as, name: step.name, attempts: step.attempt, failure: step.failure, retryAt: step.retryAt };
   }

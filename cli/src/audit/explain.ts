@@ -49,6 +49,7 @@ export function explainEvents(run: string, events: readonly RunEvent[]): Explana
   const fence = state.lease?.fence ?? null;
   const steps = [...state.steps].map(([step, state_]): ExplainedStep => {
     const origin = state_.fence === null || fence === null || state_.fence === fence ? 'fresh' : 'replayed';
+    if (state_.kind === 'wait') return { step, what: `wait for ${state_.wait.kind}`, effect: 'wait', origin, outcome: state_.end?.status ?? (state_.abandoned ? 'abandoned' : 'open'), attempts: 1 };
     return state_.kind === 'call'
       ? { step, what: state_.call.tool.name, effect: state_.call.effect, origin, outcome: state_.outcome?.status ?? 'open', attempts: state_.attempt }
       : { step, what: `${state_.as} ${state_.name}`, effect: 'recorded', origin, outcome: state_.kind === 'record' ? 'recorded' : 'failed', attempts: state_.kind === 'try' ? state_.attempt : 1 };

@@ -1,28 +1,47 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { CancelRun, DecideApproval, parseJson, PauseRun, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
-import { replayRun } from '../replay-run.js';
-import { EXIT } from '../failure.js';
+import { CliError, EXIT } from '../failure.js';
+import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
 import { brief, paint, print, table } from '../print.js';
+import { replayRun } from '../replay-run.js';
+import { listRuns } from '../runs.js';
 import { showRun } from '../show-run.js';
 import { findStack } from '../stack-file.js';
 
+interface Acting {
+  readonly as?: string;
+  readonly role?: string[];
+  readonly json?: boolean;
+}
+
 export function addRuns(program: Command): void {
-  const runs = program.command('runs').description('look at runs');
+  const runs = program.command('runs').description('look at runs, and act on them');
+  runs
+    .command('list')
+    .description('runs, newest first')
+    .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, completed …')
+    .option('--agent <name>', 'of one agent')
+    .option('--tenant <tenant>', 'of one tenant')
+    .option('--approver <role>', 'only those that wait for an approval by this role')
+    .option('--limit <n>', 'at most so many', '50')
+    .option('--after <run>', 'those after this one in the list')
+    .option('--json', 'print JSON')
+    .action(list);
   runs
     .command('show <run>')
     .description('print a run’s checkpoint: what it was asked, what it did, what is unknown, what is safe next')
     .option('--json', 'print JSON')
-    .action(async (id: string, { json }: { json?: boolean }) => {
-      const { brokers } = await findStack('.');
-      const run = await showRun(brokers, id);
-      if (run === null) {
-        process.stderr.write(`run ${id} has no events: it was never accepted here\n`);
-        process.exitCode = EXIT.no;
-        return;
-      }
-      print(json === true, run, () => people(run));
+    .action(show);
+  runs
+    .command('signal <run> <name> [payload]')
+    .description('send a signal; the payload is JSON (default null)')
+    .option('--id <id>', 'the signal’s id: the same one, sent twice, is one signal')
+    .option('--json', 'print JSON')
+    .action(async (run: string, name: string, payload: string | undefined, { id = newCommandId(), json }: { id?: string; json?: boolean }) => {
+      await act(run, { json }, id, SignalRun({ signal: id, name, payload: jsonOf(payload, 'the payload') }), topics.agentIntents);
     });
   runs
     .command('export <run>')
@@ -45,6 +64,92 @@ export function addRuns(program: Command): void {
       print(json === true, replayed, () => inWords(replayed));
       if (replayed.divergence !== null) process.exitCode = EXIT.no;
     });
+  acting(runs.command('cancel <run>').description('cancel a run: nothing new of it is sent, what stands is listed'))
+    .requiredOption('--reason <text>', 'why')
+    .option('--immediate', 'end it at once; what is in flight is recorded when it ends (default: wait for that)')
+    .option('--tree', 'its children too')
+    .action((run: string, options: Acting & { reason: string; immediate?: boolean; tree?: boolean }) =>
+      decide(run, options, (id, by) => CancelRun({ command: id, by, reason: options.reason, scope: options.tree === true ? 'tree' : 'run', manner: options.immediate === true ? 'immediate' : 'graceful' })),
+    );
+  for (const decision of ['approve', 'reject'] as const) {
+    acting(runs.command(`${decision} <run> <step>`).description(decision === 'approve' ? 'approve exactly what the wait at this step shows' : 'say no; the feedback reaches the agent'))
+      .option('--feedback <text>', 'what the agent is told')
+      .option('--digest <digest>', 'of what you were shown: anything else is refused')
+      .option('--expires <time>', 'until when the approval may be used, RFC 3339')
+      .action((run: string, step: string, options: Acting & { feedback?: string; digest?: string; expires?: string }) =>
+        decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: timeOf(options.expires) }) })),
+      );
+  }
+  acting(runs.command('pause <run>').description('hold a run still until it is let go on'))
+    .requiredOption('--reason <text>', 'why')
+    .action((run: string, options: Acting & { reason: string }) => decide(run, options, (id, by) => PauseRun({ command: id, by, reason: options.reason })));
+  acting(runs.command('resume <run>').description('let a paused run go on')).action((run: string, options: Acting) => decide(run, options, (id, by) => UnpauseRun({ command: id, by })));
+  acting(runs.command('release <run>').description('let a quarantined run go on, having looked into it'))
+    .requiredOption('--reason <text>', 'what was found')
+    .action((run: string, options: Acting & { reason: string }) => decide(run, options, (id, by) => UnquarantineRun({ command: id, by, reason: options.reason })));
+}
+
+const acting = (made: Command): Command => withOperator(made).option('--json', 'print JSON');
+
+async function list(options: { phase?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
+  const { brokers } = await findStack('.');
+  const limit = Number(options.limit);
+  if (!Number.isInteger(limit) || limit < 1) throw new CliError(`--limit ${options.limit}: a whole number from 1 on is needed`);
+  const found = await listRuns(brokers, options);
+  const from = options.after === undefined ? 0 : found.findIndex(({ run }) => run === options.after) + 1;
+  const page = found.slice(from, from + limit);
+  const next = from + limit < found.length ? (page.at(-1)?.run ?? null) : null;
+  print(options.json === true, { runs: page, next }, () =>
+    page.length === 0
+      ? 'no runs'
+      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
+  );
+}
+
+async function show(id: string, { json }: { json?: boolean }): Promise<void> {
+  const { brokers } = await findStack('.');
+  const run = await showRun(brokers, id);
+  if (run === null) {
+    process.stderr.write(`run ${id} has no events: it was never accepted here\n`);
+    process.exitCode = EXIT.no;
+    return;
+  }
+  print(json === true, run, () => people(run));
+}
+
+const decide = (run: string, options: Acting, message: (id: string, by: Operator) => Message): Promise<void> => {
+  const id = newCommandId();
+  return act(run, options, id, message(id, operatorOf(options)), topics.operatorCommands);
+};
+
+/** Sends something about a run, and says what came of it. Exit code 1 when it was refused. */
+async function act(run: string, { json }: { json?: boolean | undefined }, id: string, message: Message, on: string): Promise<void> {
+  const { brokers } = await findStack('.');
+  const known = await showRun(brokers, run);
+  if (known === null) throw new CliError(`run ${run} has no events: it was never accepted here`);
+  const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
+  const refused = answer.type === 'InputRefused';
+  print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}`));
+  if (refused) process.exitCode = EXIT.no;
+}
+
+function stepOf(text: string): Step {
+  const step = Step.safeParse(text);
+  if (!step.success) throw new CliError(`"${text}" is no step: one is named by its cursor, such as 3 or 3.1`);
+  return step.data;
+}
+
+function timeOf(text: string): number {
+  const at = Date.parse(text);
+  if (!Number.isFinite(at)) throw new CliError(`"${text}" is no time such as 2026-01-31T12:00:00Z`);
+  return at;
+}
+
+function jsonOf(text: string | undefined, what: string): Json {
+  if (text === undefined) return null;
+  const parsed = parseJson(text);
+  if (!parsed.ok) throw new CliError(`${what} is no JSON: ${parsed.message}`);
+  return parsed.value;
 }
 
 function inWords({ run, agent, steps, divergence, adopted, next }: Replayed): string {
@@ -64,6 +169,7 @@ function people(run: Record<string, unknown>): string {
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(
     ({ step, tool, why, ...of }) => `unknown    step ${step} (${tool}): ${why}${of.case === null ? '' : `; case ${of.case} since ${of.since ?? '?'}, owner ${of.owner ?? 'nobody'}, next look ${of.nextLook ?? 'by a person'}`}`,
   );
+  const waits = (run['waits'] as { step: string; kind: string; deadline: string | null }[]).map(({ step, kind, deadline }) => `waits      step ${step} for ${kind}${deadline === null ? '' : `, until ${deadline}`}`);
   const end = run['ending'] === null ? [] : [`ending     ${brief(run['ending'])}`];
-  return [`run        ${String(run['run'])}`, ...facts, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
+  return [`run        ${String(run['run'])}`, ...facts, ...waits, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }

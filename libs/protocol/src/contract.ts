@@ -100,6 +100,8 @@ export const ToolContract = z.object({
   /** Who settles its unknowns when no probe can. */
   owner: z.string().max(200).nullable(),
   ageing: AgeingPolicy.optional(),
+  /** A call needs an approval for exactly its arguments, by one of these roles. */
+  approval: z.object({ approvers: z.array(z.string().min(1).max(100)).min(1).max(50), fourEyes: z.boolean() }).optional(),
   /** A running attempt that shows no life for longer than this is treated as lost. Absent: only its deadline counts. */
   heartbeatMs: DurationMs.min(1).optional(),
   /** How long the target remembers an operation key: no automatic retry goes beyond it. Absent: for ever. */
@@ -136,9 +138,13 @@ export const contractMessages = [ToolDeclared, AgentDeclared] as const;
 /** Key of a contract's record on the compacted topic. */
 export const contractKey = (kind: 'tool' | 'agent', named: Named): string => `${kind}:${named.name}@${named.version}`;
 
-/** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers. */
-export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs'>): boolean =>
-  contract.effect !== 'irreversible' && contract.keyScope === 'run' && contract.concurrencyMax === undefined && contract.targetRemembersKeysForMs === undefined;
+/** Whether the worker that intends an effect may fire it by itself, without the ledger's grant: only where no limit has to be kept over all workers, and no approval is looked at when it is sent. */
+export const mayFireLocally = (contract: Pick<ToolContract, 'effect' | 'keyScope' | 'concurrencyMax' | 'targetRemembersKeysForMs'> & { readonly approval?: object | undefined }): boolean =>
+  contract.effect !== 'irreversible' &&
+  contract.keyScope === 'run' &&
+  contract.concurrencyMax === undefined &&
+  contract.targetRemembersKeysForMs === undefined &&
+  contract.approval === undefined;
 
 /** Warnings that a worker logs at start and `contracts check` fails on. */
 export function contractWarnings(contract: ToolContract): string[] {

@@ -114,6 +114,8 @@ export const EffectOutcomeUnknown = message(
     about: z.object({ tool: Named, effect: EffectClass, args: JsonValue, fence: z.number().int(), since: Instant.optional() }).optional(),
   }),
 );
+/** No attempt follows the one under way, or in doubt: its run is cancelled or has expired. */
+export const EffectStopped = message('EffectStopped', z.object({ ...effect, attempt: Attempt, because: z.string() }));
 /** An end that changed nothing, kept as evidence. */
 export const LateResultRecorded = message('LateResultRecorded', z.object({ ...effect, attempt: Attempt, outcome: Outcome, because: z.string() }));
 /** An end that says the opposite of what the effect was settled with. Both are kept; a person must look. */
@@ -136,6 +138,7 @@ export const effectMessages = [
   EffectFailed,
   EffectRetryScheduled,
   EffectOutcomeUnknown,
+  EffectStopped,
   LateResultRecorded,
   VerdictContradicted,
   DuplicateEffectDetected,

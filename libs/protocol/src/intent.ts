@@ -1,7 +1,8 @@
 import { z } from 'zod';
-import { Attempt, Fence, Instant, Name, Named, Pool, Step, WorkerId } from './ids.js';
+import { Attempt, DurationMs, Fence, Instant, Name, Named, Pool, RunId, Step, WorkerId } from './ids.js';
 import { Failure, Fire, JsonValue, Report, Stored } from './outcome.js';
 import { message } from './message.js';
+import { OnDeadline, Wait } from './wait.js';
 
 /** What a worker adds to each intent: what it saw end since its last one, and in which order its code was told. */
 const progress = {
@@ -15,6 +16,12 @@ export const Budgets = z.object({
   stepsMax: z.number().int().min(1).max(1_000_000).optional(),
   /** Attempts at effects in all; once they are spent, nothing is tried again. */
   attemptsMax: z.number().int().min(1).max(1_000_000).optional(),
+  /** Tokens of recorded model calls, in and out together. */
+  tokensMax: z.number().int().min(1).optional(),
+  /** Cost of recorded model calls, in whatever unit they are recorded with. */
+  costMax: z.number().positive().optional(),
+  /** From acceptance on. */
+  wallTimeMaxMs: DurationMs.min(1).optional(),
 });
 export type Budgets = z.infer<typeof Budgets>;
 
@@ -30,6 +37,10 @@ export const StartRun = message(
     principal: z.string().max(200).optional(),
     deadline: Instant.optional(),
     budgets: Budgets.optional(),
+    /** What happens at the run's deadline. Default: it expires. */
+    onDeadline: OnDeadline.optional(),
+    /** Set by the orchestrator for a child. */
+    parent: z.object({ run: RunId, step: Step }).optional(),
   }),
 );
 
@@ -54,19 +65,22 @@ export const CallTool = message(
     repairs: Step.optional(),
     /** The failed step for which this call takes over; its result is marked degraded. */
     fallbackFor: Step.optional(),
+    /** The wait whose approval allows this call. Used up with it. */
+    approval: Step.optional(),
   }),
 );
 
 /** A parallel group of pure or idempotent steps that is recorded as one. */
 export const CallGroup = message('CallGroup', z.object({ step: Step, calls: z.array(z.object(call)).min(1).max(100), ...progress }));
 
-export const RecordKind = z.enum(['step', 'model', 'now', 'random', 'uuid', 'artifact']);
+/** `changed`: a marker that the run has come to changed code with nothing recorded beyond it; a history without it took the code of before. */
+export const RecordKind = z.enum(['step', 'model', 'now', 'random', 'uuid', 'artifact', 'changed']);
 export type RecordKind = z.infer<typeof RecordKind>;
 
 export const Usage = z.object({ tokensIn: z.number().nonnegative().optional(), tokensOut: z.number().nonnegative().optional(), cost: z.number().nonnegative().optional() });
 export type Usage = z.infer<typeof Usage>;
 
-/** Recorded work: a model call, a pure step, a time, a random number. */
+/** Recorded work: a model call, a pure step, a time, a random number, the marker of changed code. */
 export const RecordStep = message(
   'RecordStep',
   z.object({ step: Step, kind: RecordKind, name: z.string().min(1).max(200), result: Stored, usage: Usage.optional(), ...progress }),
@@ -83,10 +97,36 @@ export const ReportSteps = message('ReportSteps', z.object({ ...progress }));
 
 export const Ending = z.discriminatedUnion('status', [
   z.object({ status: z.literal('completed'), output: Stored, verified: z.boolean().optional() }),
-  z.object({ status: z.literal('completed_partially'), output: Stored, because: z.string().max(4000) }),
+  /** Without an output when its time ran out before its code gave one. */
+  z.object({ status: z.literal('completed_partially'), output: Stored.optional(), because: z.string().max(4000) }),
   z.object({ status: z.literal('failed'), failure: Failure }),
+  /** By an operator's word, or with its parent. */
+  z.object({ status: z.literal('cancelled'), reason: z.string().max(4000), by: z.string().max(300) }),
+  /** Its deadline passed. */
+  z.object({ status: z.literal('expired'), deadline: Instant }),
 ]);
 export type Ending = z.infer<typeof Ending>;
+
+/** The run waits for something named. */
+export const StartWait = message(
+  'StartWait',
+  z.object({ step: Step, wait: Wait, deadline: Instant.optional(), onDeadline: OnDeadline.optional(), ...progress }),
+);
+
+/** Nothing that this worker could do for the run is left until one of these waits ends: the run may be let go. */
+export const ReleaseRun = message('ReleaseRun', z.object({ waits: z.array(Step).min(1).max(1000), ...progress }));
+
+/** The run's own view of a wait is over: nobody awaits it any more (it lost a race, or its branch is over). */
+export const AbandonWait = message('AbandonWait', z.object({ step: Step, ...progress }));
+
+/** Something that a run may wait for, from whoever may write here. Kept until a wait of that name takes it, in order. */
+export const SignalRun = message('SignalRun', z.object({ signal: z.string().min(1).max(200), name: z.string().min(1).max(200), payload: JsonValue }));
+
+/** A third party's answer. The token shows that it was asked. */
+export const DeliverCallback = message('DeliverCallback', z.object({ step: Step, token: z.string().min(1).max(500), payload: JsonValue }));
+
+/** Told by the orchestrator to itself, across lanes: a child run has ended. */
+export const ReportChild = message('ReportChild', z.object({ step: Step, child: RunId, ending: Ending }));
 
 export const FinishRun = message('FinishRun', z.object({ ending: Ending, ...progress }));
 
@@ -110,4 +150,4 @@ export const AnnounceLane = message(
 );
 
 /** Types on the topic `agent.intents`. */
-export const intentMessages = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane] as const;
+export const intentMessages = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane, StartWait, ReleaseRun, AbandonWait, SignalRun, DeliverCallback, ReportChild] as const;

@@ -43,6 +43,9 @@ export function digestOf(value: Json): Digest {
   return hash(canonicalJson(value)) as Digest;
 }
 
+/** Digest of a text, such as a callback's token: SHA-256 over its UTF-8. */
+export const digestOfText = (text: string): Digest => hash(text) as Digest;
+
 export type KeyParts =
   | { readonly scope: 'run'; readonly tenant: Tenant; readonly run: RunId; readonly step: Step; readonly tool: string; readonly target: string | null }
   | { readonly scope: 'target'; readonly tenant: Tenant; readonly tool: string; readonly target: string };
@@ -57,4 +60,11 @@ export function operationKey(parts: KeyParts): OperationKey {
       ? JSON.stringify(['run', parts.tenant, parts.run, parts.step, parts.tool, parts.target])
       : JSON.stringify(['target', parts.tenant, parts.tool, parts.target]);
   return hash(text) as OperationKey;
+}
+
+/** The part of the arguments that a contract calls material: all, unless it names members. Digests are of it. */
+export function material(contract: { readonly material?: readonly string[] | undefined } | null, args: Json): Json {
+  if (contract?.material === undefined || args === null || typeof args !== 'object' || Array.isArray(args)) return args;
+  const members = args as { readonly [name: string]: Json };
+  return Object.fromEntries(contract.material.flatMap((name) => (Object.hasOwn(members, name) ? [[name, members[name] ?? null]] : [])));
 }

@@ -3,13 +3,10 @@ import { Attempt, Instant, Named, OperationKey, Step } from './ids.js';
 import { EffectClass, Evidence, JsonValue, OperationId, Stored, UnknownCause } from './outcome.js';
 import { ProbeAnswer } from './effect.js';
 import { message } from './message.js';
+import { Operator } from './operator.js';
 
 /** A case is one attempt of unknown outcome; with its run's id these name it. */
 const ofCase = { step: Step, key: OperationKey, attempt: Attempt };
-
-/** Who acts, and in which roles. Whoever publishes the command vouches for both. */
-export const Operator = z.object({ name: z.string().min(1).max(200), roles: z.array(z.string().min(1).max(100)).max(50) });
-export type Operator = z.infer<typeof Operator>;
 
 /** What is known of an attempt in the end. */
 export const Verdict = z.discriminatedUnion('status', [
@@ -100,29 +97,3 @@ export const CaseCommandRefused = message(
 
 /** Types on the topic `reconciliation.events`. */
 export const caseMessages = [CaseOpened, ProbeSent, ProbeConcluded, CaseSettled, CaseReminded, CaseEscalated, CaseAssigned, CaseEvidenceAdded, CaseCommandRefused] as const;
-
-const command = {
-  /** Chosen by whoever asks; the same one, read again, changes nothing. */
-  command: z.string().min(1).max(200),
-  by: Operator,
-};
-
-/** A person's verdict on a case. */
-export const ResolveCase = message(
-  'ResolveCase',
-  z.object({
-    ...command,
-    step: Step,
-    attempt: Attempt,
-    verdict: z.discriminatedUnion('status', [z.object({ status: z.literal('applied'), result: JsonValue }), z.object({ status: z.literal('not_applied') })]),
-    reason: z.string().min(1).max(2000),
-    evidence: z.string().min(1).max(2000),
-    /** When the person looked; default: when the command is decided. */
-    readAt: Instant.optional(),
-    force: z.boolean().optional(),
-  }),
-);
-export const AssignCase = message('AssignCase', z.object({ ...command, step: Step, attempt: Attempt, owner: z.string().min(1).max(200).nullable() }));
-
-/** Types on the topic `operator.commands`. */
-export const operatorMessages = [ResolveCase, AssignCase] as const;

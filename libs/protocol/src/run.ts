@@ -1,16 +1,19 @@
 import { z } from 'zod';
-import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, Step, Tenant, WorkerId } from './ids.js';
+import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
+import { Operator } from './operator.js';
+import { OnDeadline, Wait, WaitEnd } from './wait.js';
 
 /**
  * A report as it stands in a run's stream. For a call that its worker fired by itself it also says
- * what was called: this is how the ledger hears of it.
+ * what was called: this is how the ledger hears of it. `last`: no other attempt follows, since its run is
+ * cancelled or has expired.
  */
 export const Settled = Report.extend({
   local: z
-    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional(), attemptsMax: z.number().int().optional(), repairs: Step.optional() })
+    .object({ tool: Named, effect: EffectClass, key: OperationKey, digest: Digest, args: JsonValue.optional(), attemptsMax: z.number().int().optional(), repairs: Step.optional(), last: z.literal(true).optional() })
     .optional(),
 });
 export type Settled = z.infer<typeof Settled>;
@@ -44,6 +47,9 @@ export const RunAccepted = message(
     principal: z.string().optional(),
     deadline: Instant.optional(),
     budgets: Budgets.optional(),
+    onDeadline: OnDeadline.optional(),
+    parent: z.object({ run: RunId, step: Step }).optional(),
+    at: Instant.optional(),
     /** Present when a worker for it was there at once. */
     lease: Lease.optional(),
   }),
@@ -65,7 +71,7 @@ export const RunResumed = message(
   'RunResumed',
   z.object({
     lease: Lease,
-    because: z.enum(['worker_changed', 'worker_returned']),
+    because: z.enum(['worker_changed', 'worker_returned', 'let_go_before']),
     revalidated: Revalidation,
     /** How many recorded steps the new worker replays instead of doing them. */
     replayed: z.number().int().nonnegative(),
@@ -90,6 +96,8 @@ export const RequestedCall = z.object({
   fallbackFor: Step.optional(),
   /** Attempts at effects that the run may make in all. */
   attemptsMax: z.number().int().optional(),
+  /** The approval that allows it, as it was decided: looked at again when it is sent. */
+  approval: z.object({ step: Step, by: z.string(), digest: Digest, expiresAt: Instant.optional() }).optional(),
 });
 export type RequestedCall = z.infer<typeof RequestedCall>;
 
@@ -111,6 +119,49 @@ export const StepsReported = message('StepsReported', z.object({ ...progress }))
 export const EffectSettled = message('EffectSettled', z.object({ step: Step, attempt: Attempt, outcome: Outcome }));
 /** It is proved that an attempt of unknown outcome was not applied: another one is under way. */
 export const StepReleased = message('StepReleased', z.object({ step: Step, attempt: Attempt, because: z.string() }));
+export const WaitStarted = message('WaitStarted', z.object({ step: Step, wait: Wait, since: Instant, deadline: Instant.optional(), onDeadline: OnDeadline, ...progress }));
+export const WaitEnded = message('WaitEnded', z.object({ step: Step, end: WaitEnd, at: Instant }));
+/** Whoever is asked was reminded, or others were asked as well. `nextAt`: when the deadline is looked at again. */
+export const WaitReminded = message('WaitReminded', z.object({ step: Step, to: z.string().nullable(), nextAt: Instant.nullable(), times: z.number().int() }));
+export const WaitEscalated = message('WaitEscalated', z.object({ step: Step, to: z.string(), expiresAt: Instant }));
+/** Nobody awaits it any more. */
+export const WaitAbandoned = message('WaitAbandoned', z.object({ step: Step, ...progress }));
+/** The run's worker has let it go: nothing runs until a wait ends. */
+export const RunReleased = message('RunReleased', z.object({ waits: z.array(Step), ...progress }));
+/** Kept until a wait takes it. */
+export const SignalReceived = message('SignalReceived', z.object({ signal: z.string(), name: z.string(), payload: JsonValue, at: Instant }));
+/** A signal, callback, decision or command that could change nothing any more, kept with the reason. */
+export const InputRefused = message(
+  'InputRefused',
+  z.object({
+    input: z.string(),
+    id: z.string(),
+    step: Step.optional(),
+    reason: z.enum(['run_ended', 'wait_unknown', 'wait_over', 'token_wrong', 'payload_invalid', 'role_missing', 'four_eyes', 'already_decided', 'other_scope', 'not_possible', 'too_many']),
+    message: z.string(),
+    by: Operator.optional(),
+    command: z.string().optional(),
+  }),
+);
+/** An approval was decided. What it allows stands in its wait. */
+export const ApprovalDecided = message(
+  'ApprovalDecided',
+  z.object({ step: Step, decision: z.enum(['approved', 'rejected']), feedback: z.string().optional(), by: Operator, command: z.string(), expiresAt: Instant.optional(), at: Instant }),
+);
+export const RunCancelRequested = message(
+  'RunCancelRequested',
+  z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), command: z.string(), at: Instant }),
+);
+/** What holds a run still: an operator's word. */
+export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant }));
+export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, command: z.string(), at: Instant }));
+/** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
+export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean() }));
+/** Carried out by the compensation service. */
+export const CompensationRequested = message('CompensationRequested', z.object({ because: z.string(), step: Step.optional() }));
+/** A person let a quarantined run go on. */
+export const RunUnquarantined = message('RunUnquarantined', z.object({ by: Operator, reason: z.string(), command: z.string() }));
+
 /** A material outcome is unknown: the run can't complete until it is settled. */
 export const RunBlocked = message('RunBlocked', z.object({ step: Step, attempt: Attempt, cause: UnknownCause, message: z.string(), since: Instant }));
 
@@ -134,6 +185,10 @@ export const RejectReason = z.enum([
   'deadline_passed',
   'outcome_unknown',
   'steps_open',
+  'run_cancelled',
+  'run_paused',
+  'approval_required',
+  'approval_invalid',
 ]);
 export type RejectReason = z.infer<typeof RejectReason>;
 
@@ -219,6 +274,21 @@ export const runMessages = [
   EffectSettled,
   RunBlocked,
   StepReleased,
+  WaitStarted,
+  WaitEnded,
+  WaitReminded,
+  WaitEscalated,
+  WaitAbandoned,
+  RunReleased,
+  SignalReceived,
+  InputRefused,
+  ApprovalDecided,
+  RunCancelRequested,
+  RunPaused,
+  RunUnpaused,
+  BudgetNeared,
+  CompensationRequested,
+  RunUnquarantined,
   IntentRejected,
   RunFinished,
   RunQuarantined,

@@ -4,6 +4,7 @@ import { Failure, Fire, JsonValue, Outcome, Stored } from './outcome.js';
 import { RecordKind } from './intent.js';
 import { RejectReason, RequestedCall } from './run.js';
 import { message } from './message.js';
+import { Wait, WaitEnd } from './wait.js';
 
 /** One step of a run's history, as a resuming worker needs it. */
 export const HistoryStep = z.discriminatedUnion('kind', [
@@ -16,6 +17,7 @@ export const HistoryStep = z.discriminatedUnion('kind', [
     group: Step.optional(),
     outcome: Outcome.optional(),
   }),
+  z.object({ kind: z.literal('wait'), step: Step, wait: Wait, abandoned: z.boolean().optional(), end: WaitEnd.optional() }),
   z.object({ kind: z.literal('record'), step: Step, as: RecordKind, name: z.string(), result: Stored }),
   z.object({ kind: z.literal('try'), step: Step, as: RecordKind, name: z.string(), attempt: Attempt, failure: Failure, retryAt: Instant.nullable() }),
 ]);
@@ -41,6 +43,13 @@ export const RunGranted = message(
 );
 /** The ledger's word on a step that the worker has not reported itself. */
 export const StepSettled = message('StepSettled', z.object({ worker: WorkerId, fence: Fence, step: Step, attempt: Attempt, outcome: Outcome }));
+/** A wait of this run has ended. */
+export const WaitSettled = message('WaitSettled', z.object({ worker: WorkerId, fence: Fence, step: Step, end: WaitEnd }));
+/**
+ * The run was let go: its worker drops it, and gets it again when something moves. `cancelled`: it never
+ * does; what of it has not fired is reported so, since nobody will ask again.
+ */
+export const RunDropped = message('RunDropped', z.object({ worker: WorkerId, fence: Fence, because: z.string(), cancelled: z.literal(true).optional() }));
 /** When recorded work may be tried again; null: never, the budget is spent. */
 export const TryAnswered = message('TryAnswered', z.object({ worker: WorkerId, fence: Fence, step: Step, attempt: Attempt, retryAt: Instant.nullable() }));
 /** An intent of this worker was refused. */
@@ -50,7 +59,7 @@ export const IntentRefused = message(
 );
 
 /** Types on `run.tasks.<pool>`. */
-export const runTaskMessages = [RunGranted, StepSettled, TryAnswered, IntentRefused] as const;
+export const runTaskMessages = [RunGranted, StepSettled, WaitSettled, RunDropped, TryAnswered, IntentRefused] as const;
 
 /** A message that could not be read, with where it is and why. */
 export const DeadLetter = message(

@@ -159,6 +159,62 @@ export class ResultUnreadable extends HoldfastError {
   }
 }
 
+/** Nobody answered in time. Not a no: nobody decided. */
+export class WaitExpired extends HoldfastError {
+  override readonly name = 'WaitExpired';
+  readonly failureClass = 'expired';
+  constructor(
+    readonly what: string,
+    readonly step: Step,
+    /** Epoch milliseconds. */
+    readonly deadline: number,
+  ) {
+    super(`${what} at step ${step} expired at ${new Date(deadline).toISOString()}`);
+  }
+}
+
+/** A person said no. `feedback` is for whoever asked: replan by it, or stop; the same thing again needs another approval. */
+export class ApprovalRejected extends HoldfastError {
+  override readonly name = 'ApprovalRejected';
+  readonly failureClass = 'human_rejected';
+  constructor(
+    readonly what: string,
+    readonly step: Step,
+    readonly feedback: string,
+    readonly by: string,
+  ) {
+    super(`${what} at step ${step} was rejected by ${by}${feedback === '' ? '' : `: ${feedback}`}`);
+  }
+}
+
+/** A child run ended otherwise than completed. */
+export class ChildFailed extends HoldfastError {
+  override readonly name = 'ChildFailed';
+  constructor(
+    readonly run: string,
+    readonly step: Step,
+    readonly failure: Failure,
+  ) {
+    super(`child run ${run} at step ${step} failed (${failure.class}): ${failure.message}`);
+  }
+  get failureClass(): FailureClass {
+    return this.failure.class;
+  }
+}
+
+/** What arrived no longer fits the schema that the code has for it: it was taken by the schema of when the wait began. */
+export class InvalidPayload extends HoldfastError {
+  override readonly name = 'InvalidPayload';
+  readonly failureClass = 'invalid_request';
+  constructor(
+    readonly what: string,
+    readonly step: Step,
+    detail: string,
+  ) {
+    super(`${what} at step ${step} brought what doesn't fit its schema: ${detail}`);
+  }
+}
+
 const CLASS_OF_REFUSAL: Readonly<Record<string, FailureClass>> = {
   invalid: 'invalid_request',
   invalid_arguments: 'invalid_request',
@@ -170,11 +226,14 @@ const CLASS_OF_REFUSAL: Readonly<Record<string, FailureClass>> = {
   budget_exhausted: 'policy_denied',
   deadline_passed: 'expired',
   outcome_unknown: 'unknown_outcome',
+  run_cancelled: 'cancelled',
+  approval_required: 'permission_denied',
+  approval_invalid: 'permission_denied',
 };
 
 /** The orchestrator refused what the agent asked for; nothing fires from it. `reason` says which rule. */
 export class IntentRefusedError extends HoldfastError {
-  override readonly name = 'IntentRefusedError';
+  override readonly name: string = 'IntentRefusedError';
   constructor(
     readonly intent: string,
     readonly step: Step | undefined,
@@ -187,6 +246,43 @@ export class IntentRefusedError extends HoldfastError {
     return CLASS_OF_REFUSAL[this.reason] ?? 'policy_denied';
   }
 }
+
+/** A budget of the run is spent: steps, attempts, tokens, cost or time. Complete partially, or let the run fail; what it did stays recorded. */
+export class BudgetExhausted extends IntentRefusedError {
+  override readonly name = 'BudgetExhausted';
+}
+
+/** An operator holds the run still. Ask again when it is let go. */
+export class RunIsPaused extends IntentRefusedError {
+  override readonly name = 'RunIsPaused';
+}
+
+/** The run was cancelled: nothing new is taken for it. */
+export class RunIsCancelled extends IntentRefusedError {
+  override readonly name = 'RunIsCancelled';
+}
+
+/** The tool's contract lets nobody call it without an approval: ask for one, and give it to the call. */
+export class ApprovalRequired extends IntentRefusedError {
+  override readonly name = 'ApprovalRequired';
+}
+
+/** The approval is for another tool, target or arguments, has expired, or is used up. Ask for another one. */
+export class ApprovalInvalid extends IntentRefusedError {
+  override readonly name = 'ApprovalInvalid';
+}
+
+const REFUSALS: Readonly<Record<string, typeof IntentRefusedError>> = {
+  budget_exhausted: BudgetExhausted,
+  run_paused: RunIsPaused,
+  run_cancelled: RunIsCancelled,
+  approval_required: ApprovalRequired,
+  approval_invalid: ApprovalInvalid,
+};
+
+/** A refusal as the error that says what may be done next. */
+export const refusalOf = (intent: string, step: Step | undefined, reason: string, detail: string): IntentRefusedError =>
+  new (REFUSALS[reason] ?? IntentRefusedError)(intent, step, reason, detail);
 
 /* ---- misuse: the message says what to change ---- */
 
@@ -263,6 +359,11 @@ export class InvalidOutput extends Misuse {
 /** A large value or an artifact, and no store to put it into. */
 export class NoArtifactStore extends Misuse {
   override readonly name = 'NoArtifactStore';
+}
+
+/** Something that this process needs for it was not set. */
+export class NotConfigured extends Misuse {
+  override readonly name = 'NotConfigured';
 }
 
 /** Waiting for an outcome took longer than the caller allowed. The run goes on. */

@@ -1,4 +1,4 @@
-export { defineAgent, type AgentDefinition, type AgentResult, type AgentSpec } from './define/agent.js';
+export { defineAgent, type AgentDefinition, type AgentReference, type AgentResult, type AgentSpec } from './define/agent.js';
 export { Accepted, accepted } from './define/accepted.js';
 export type { JsonCompatible } from './define/json.js';
 export * from './define/probe.js';

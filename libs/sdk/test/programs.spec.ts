@@ -6,7 +6,7 @@ import { defineAgent, type AgentDefinition } from '../src/define/agent.js';
 import { defineTool, type ToolDefinition } from '../src/define/tool.js';
 import { Failed, Rejected } from '../src/errors.js';
 import type { Run } from '../src/run/index.js';
-import { names, StandIn } from './stand-in.js';
+import { names, StandIn, type StandInOptions } from './stand-in.js';
 
 /* Random agents over every kind of durable ask; what they do depends on what they were told before. */
 
@@ -17,6 +17,8 @@ type Op =
   | { readonly op: 'flaky' }
   | { readonly op: 'all'; readonly branches: readonly (readonly Op[])[] }
   | { readonly op: 'group'; readonly tools: readonly ('read' | 'put')[] }
+  | { readonly op: 'sleep' | 'signal' | 'approval' | 'child' }
+  | { readonly op: 'first'; readonly branches: readonly (readonly Op[])[] }
   | { readonly op: 'race'; readonly tools: readonly [ToolName, ToolName]; readonly first: readonly Op[]; readonly second: readonly Op[] }
   | { readonly op: 'when'; readonly even: readonly Op[]; readonly odd: readonly Op[] };
 
@@ -76,6 +78,16 @@ function playOne(run: Run, op: Op, told: readonly Json[], player: Player): Promi
       return run.all(op.branches.map((ops) => async (branch: Run): Promise<Json> => { const own: Json[] = [from]; await play(branch, ops, own, player); return own; }));
     case 'group':
       return run.all(op.tools.map((name) => (branch: Run) => call(branch, name)), { checkpoint: 'group' });
+    case 'sleep':
+      return run.sleep('1 day').then(() => 'slept');
+    case 'signal':
+      return run.signal('s', z.number(), { deadline: 1000 }).catch((error: Error) => error.name);
+    case 'child':
+      return run.child({ name: 'other', version: '1' }, from).catch((error: Error) => error.name);
+    case 'approval':
+      return run.approval({ what: 'pay', tool: player.tools.pay, args: { from }, approvers: ['desk'] }).then((approval) => run.call(player.tools.pay, approval.args as never, { approval }) as Promise<Json>).catch((error: Error) => error.name);
+    case 'first':
+      return run.race(op.branches.map((ops) => async (branch: Run): Promise<Json> => { const own: Json[] = [from]; await play(branch, ops, own, player); return own; }));
     case 'race': {
       const [a, b] = op.tools;
       return Promise.race([call(run, a).then(() => op.first), call(run, b).then(() => op.second)]).then(async (ops) => { const own: Json[] = [ops === op.first ? 'first' : 'second']; await play(run, ops, own, player); return own; });
@@ -95,6 +107,8 @@ const { program } = fc.letrec<{ program: Op[]; op: Op }>((tie) => ({
     { depthSize: 'small', depthIdentifier: 'program', withCrossShrink: true },
     fc.record({ op: fc.constant('call' as const), tool: fc.constantFrom(...toolNames) }),
     fc.record({ op: fc.constantFrom('step' as const, 'model' as const, 'now' as const, 'random' as const, 'uuid' as const, 'flaky' as const) }),
+    fc.record({ op: fc.constantFrom('sleep' as const, 'signal' as const, 'approval' as const, 'child' as const) }),
+    fc.record({ op: fc.constant('first' as const), branches: fc.array(tie('program') as fc.Arbitrary<Op[]>, { minLength: 1, maxLength: 3 }) }),
     fc.record({ op: fc.constant('group' as const), tools: fc.array(fc.constantFrom('read' as const, 'put' as const), { minLength: 1, maxLength: 4 }) }),
     fc.record({ op: fc.constant('all' as const), branches: fc.array(tie('program') as fc.Arbitrary<Op[]>, { minLength: 1, maxLength: 3 }) }),
     fc.record({ op: fc.constant('race' as const), tools: fc.tuple(fc.constantFrom(...toolNames), fc.constantFrom(...toolNames)), first: tie('program') as fc.Arbitrary<Op[]>, second: tie('program') as fc.Arbitrary<Op[]> }),
@@ -107,6 +121,7 @@ const shallow = (ops: readonly Op[], left = 3): boolean =>
   ops.every((op) => {
     switch (op.op) {
       case 'all':
+      case 'first':
         return left > 0 && op.branches.every((branch) => shallow(branch, left - 1));
       case 'group':
         return left > 0;
@@ -118,7 +133,7 @@ const shallow = (ops: readonly Op[], left = 3): boolean =>
         return true;
     }
   });
-const raceless = (ops: readonly Op[]): boolean => !JSON.stringify(ops).includes('"race"');
+const raceless = (ops: readonly Op[]): boolean => !/"(race|first)"/.test(JSON.stringify(ops));
 const programs = program.filter((ops) => ops.length > 0 && shallow(ops));
 
 const picker = (seed: number): ((count: number) => number) => {
@@ -145,7 +160,16 @@ function granted({ tool, args }: RequestedCall): Outcome | undefined {
   return { status: 'failed', failure: { class: 'invalid_request', message: 'no', ...offers }, evidence: { kind: 'ledger' } };
 }
 
-const world = (player: Player, seed: number): StandIn => new StandIn({ tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0, granted });
+/** How a wait ends follows from where it stands, and a bit of what it is. */
+const ends: StandInOptions['ends'] = ({ step, wait }) => {
+  const value = valueOf(step);
+  if (wait.kind === 'approval' && value % 3 === 0) return { status: 'rejected', feedback: 'no', by: 'mia' };
+  if (wait.kind === 'signal' && value % 4 === 0) return { status: 'expired', deadline: 1000 };
+  if (wait.kind === 'child' && value % 4 === 0) return { status: 'failed', failure: { class: 'cancelled', message: 'gone' } };
+  return { status: 'satisfied', value: { value: wait.kind === 'signal' && value % 5 === 0 ? 'not a number' : value }, by: 'test' };
+};
+
+const world = (player: Player, seed: number): StandIn => new StandIn({ tools: Object.values(player.tools), elsewhere: ['far'], ends, pick: picker(seed), seen: seed % 2 === 0, granted });
 const RUNS = Number(process.env['PROGRAMS'] ?? (process.env['HOLDFAST_PROOF'] === 'full' ? 600 : 60));
 
 describe('any agent', () => {
@@ -198,7 +222,7 @@ describe('any agent', () => {
       fc.asyncProperty(programs, fc.nat(1000), fc.nat(40), async (ops, seed, crashAfter) => {
         const agent = makeAgent(ops, player);
         const stand = new StandIn({
-          tools: Object.values(player.tools), elsewhere: ['far'], pick: picker(seed), seen: seed % 2 === 0, refusalKeepsOrder: true, granted,
+          tools: Object.values(player.tools), elsewhere: ['far'], ends, pick: picker(seed), seen: seed % 2 === 0, refusalKeepsOrder: true, granted,
           refuse: ({ type, data }) => (type === 'CallTool' && data.fire === 'granted' && valueOf([data.step, seed]) % 4 === 0 ? 'invalid_arguments' : undefined),
         });
         await stand.execute(agent, null, { crashAfter });

@@ -15,17 +15,19 @@ import {
   type RequestedCall,
   type Step,
   type ToolContract,
+  type WaitEnd,
 } from '@holdfast/protocol';
 import { unreachable } from '@holdfast/kernel';
 import { createHash } from 'node:crypto';
 import type { AgentDefinition } from '../src/define/agent.js';
 import type { ToolDefinition } from '../src/define/tool.js';
 import { Failed, Rejected } from '../src/errors.js';
-import type { LocalCall, RunEar, RunPort } from '../src/host/port.js';
-import { RunExecutor, type Grant, type RunArtifacts } from '../src/run/index.js';
+import type { LocalCall, RunPort } from '../src/host/port.js';
+import { RunExecutor, type CallbackSettings, type Grant, type RunArtifacts } from '../src/run/index.js';
 
 type Intent = MessageOf<(typeof intentMessages)[number]>;
 type CallStep = Extract<HistoryStep, { kind: 'call' }>;
+type WaitStep = Extract<HistoryStep, { kind: 'wait' }>;
 
 export const run = RunId.parse('run-1');
 export const tenant = Tenant.parse('default');
@@ -47,6 +49,9 @@ export interface StandInOptions {
   /** Whether the own host's report reaches the run before the ledger's word. */
   readonly seen?: boolean;
   readonly triesMax?: number;
+  /** How a wait ends by itself; absent: as the test says. */
+  readonly ends?: (wait: WaitStep) => WaitEnd | undefined;
+  readonly callbacks?: CallbackSettings;
 }
 
 /** As much of orchestrator, ledger and tool host as a run's executor can tell from the real ones. */
@@ -62,6 +67,10 @@ export class StandIn implements RunPort {
   fence = Fence.parse(1);
   executor: RunExecutor | null = null;
   crashed = false;
+  /** Nobody holds the run: it was let go until one of its waits ends. */
+  released = false;
+  #regrant: () => void = () => undefined;
+  #released = false;
   /** What really happened, by operation key: the world remembers it, whoever died. */
   readonly #ends = new Map<string, Outcome>();
   #due: (() => void)[] = [];
@@ -76,23 +85,38 @@ export class StandIn implements RunPort {
   /** Starts the agent under a fresh grant of all that is recorded, and waits until the worker is done with it. */
   async execute(agent: AgentDefinition, input: Json = null, more: Partial<StandInOptions> & { artifacts?: RunArtifacts } = {}): Promise<RunExecutor> {
     this.#options = { ...this.#options, ...more };
-    const executor = this.begin(agent, input, more.artifacts);
-    await Promise.race([executor.finished, this.quiet()]);
+    let executor: RunExecutor | null = null;
+    for (let next = this.begin(agent, input, more.artifacts); next !== executor; next = this.executor ?? next) {
+      executor = next;
+      await Promise.race([executor.finished, this.quiet()]);
+      // A wait may have an end by now, and the run be granted again.
+      if (executor.state === 'released') await this.quiet();
+    }
+    if (executor === null) throw new Error('nothing was executed');
     return executor;
   }
 
   begin(agent: AgentDefinition, input: Json = null, artifacts?: RunArtifacts): RunExecutor {
     this.crashed = false;
-    const executor = new RunExecutor({ grant: this.grant(agent, input), agent, tools: this.#options.tools, port: this, artifacts, onTrouble: (message) => this.troubles.push(message) });
+    this.released = false;
+    this.#regrant = () => {
+      this.fence = Fence.parse(this.fence + 1);
+      this.#released = true; // The ledger and the clocks have not stopped meanwhile.
+      this.begin(agent, input, artifacts);
+    };
+    const { tools, callbacks } = this.#options;
+    const executor = new RunExecutor({ grant: this.grant(agent, input), agent, tools, callbacks, port: this, artifacts, onTrouble: (message) => this.troubles.push(message) });
     this.executor = executor;
     executor.start();
-    if (this.fence > 1) this.#carryOn();
+    if (this.fence > 1 && !this.#released) this.#carryOn();
+    this.#released = false;
     return executor;
   }
 
   /** The ledger outlives the worker: what it granted and nobody reported is settled, by evidence where it fired. */
   #carryOn(): void {
     for (const step of this.steps.values()) {
+      if (step.kind === 'wait') this.#foresee(step);
       if (step.kind !== 'call' || step.fire !== 'granted' || step.outcome !== undefined) continue;
       const end = this.#ends.get(step.call.key);
       this.soon(() => (end === undefined ? this.#dispatch(step.call, step.attempt) : this.settle(step.call.step, step.attempt, end)));
@@ -196,7 +220,10 @@ export class StandIn implements RunPort {
     const step = 'step' in data ? data.step : undefined;
     const reason = this.#options.refuse?.(intent);
     if ('settles' in data) for (const report of data.settles ?? []) this.#report(report);
-    const told = 'observed' in data && intent.type !== 'ReportSteps' ? (data.observed ?? []) : [];
+    // No fence refuses a report.
+    if (this.released && intent.type !== 'ReportSteps') return this.soon(() => this.#ear().refused({ intent: intent.type, step, reason: 'stale_fence', message: 'nobody holds the run' }));
+    // What time has overtaken is ignored, with the order that it tells.
+    const told = 'observed' in data && intent.type !== 'ReportSteps' && !this.#overtaken(intent) ? (data.observed ?? []) : [];
     if (reason === undefined || this.#options.refusalKeepsOrder === true) this.observed.push(...told);
     if (reason !== undefined) return this.soon(() => this.#ear().refused({ intent: intent.type, step, reason, message: 'refused by the test' }));
     switch (intent.type) {
@@ -220,13 +247,59 @@ export class StandIn implements RunPort {
       case 'ReportDivergence':
         this.divergence = intent.data;
         return;
+      case 'StartWait': {
+        const { wait } = intent.data;
+        const started: WaitStep = { kind: 'wait', step: intent.data.step, wait };
+        if (this.steps.has(started.step)) throw new Error(`step ${started.step} waited for twice`);
+        this.steps.set(started.step, started);
+        return this.#foresee(started);
+      }
+      case 'AbandonWait': {
+        const known = this.steps.get(intent.data.step);
+        if (known?.kind === 'wait' && known.end === undefined) this.steps.set(known.step, { ...known, abandoned: true });
+        return;
+      }
+      case 'ReleaseRun':
+        if (this.#overtaken(intent)) return;
+        this.released = true;
+        return this.soon(() => this.#ear().dropped('it waits'));
       case 'ReportSteps':
       case 'StartRun':
       case 'AnnounceLane':
+      case 'SignalRun':
+      case 'DeliverCallback':
+      case 'ReportChild':
         return;
       default:
         return unreachable(intent);
     }
+  }
+
+  #isOpen(step: Step): boolean {
+    const known = this.steps.get(step);
+    return known?.kind === 'wait' && known.end === undefined && known.abandoned !== true;
+  }
+
+  #overtaken(intent: Intent): boolean {
+    if (intent.type === 'AbandonWait') return !this.#isOpen(intent.data.step);
+    return intent.type === 'ReleaseRun' && !intent.data.waits.every((step) => this.#isOpen(step));
+  }
+
+  #foresee(wait: WaitStep): void {
+    const end = this.#isOpen(wait.step) ? this.#options.ends?.(wait) : undefined;
+    if (end !== undefined) this.soon(() => this.endWait(wait.step, end));
+  }
+
+  /** A wait ends: whoever holds the run is told, and one that was let go is granted again. */
+  endWait(step: Step, end: WaitEnd): void {
+    const known = this.steps.get(step);
+    if (known?.kind !== 'wait' || !this.#isOpen(step)) return;
+    this.steps.set(step, { ...known, end });
+    if (!this.released) return this.#ear().waitEnded(JSON.parse(JSON.stringify({ step, end })) as { step: Step; end: WaitEnd });
+    this.released = false;
+    // Only once the worker has heard that it is let go.
+    const regrant = (): void => (['released', 'abandoned'].includes(this.#ear().state) ? this.#regrant() : this.soon(regrant));
+    this.soon(regrant);
   }
 
   #finish(ending: NonNullable<StandIn['ending']>): void {
@@ -256,7 +329,8 @@ export class StandIn implements RunPort {
     const end = told === undefined && tool !== undefined ? this.#attempt(tool, call.step, attempt, call.key, call.args) : Promise.resolve(told as Outcome);
     void end.then((outcome) => {
       this.soon(() => {
-        if (this.#options.seen === true && outcome.status === 'succeeded') return this.#ear().seen({ step: call.step, attempt, outcome });
+        // Of a run that was let go nobody hears but the ledger.
+        if (this.#options.seen === true && outcome.status === 'succeeded' && this.#ear().state !== 'released') return this.#ear().seen({ step: call.step, attempt, outcome });
         if (this.#again(outcome, attempt, call.effect)) return this.#dispatch(call, attempt + 1);
         this.settle(call.step, attempt, outcome);
       });
@@ -312,7 +386,7 @@ export class StandIn implements RunPort {
     return this.#options.tools.find((tool) => tool.name === name && tool.version === version);
   }
 
-  #ear(): RunEar {
+  #ear(): RunExecutor {
     if (this.executor === null) throw new Error('nobody executes the run');
     return this.executor;
   }

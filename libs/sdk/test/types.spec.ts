@@ -152,6 +152,25 @@ describe('a run', () => {
     const many = await run.all([1, 2].map((amount) => (branch: Run) => branch.call(refund, { amount })));
     typed<{ paid: number }[]>()(many);
     holds<Same<ReturnType<Run['now']>, number>>(true);
+    const won = await run.race([(a) => a.call(refund, { amount: 1 }), (b) => b.signal('s', z.object({ by: z.string() })), async (c) => { await c.sleep('2 days'); return 'late' as const; }]);
+    typed<{ paid: number } | { by: string } | 'late'>()(won);
+    // @ts-expect-error no length of time
+    await run.sleep('2 moons');
+    typed<{ order: string }>()(await run.signal('s', z.object({ order: z.string() }), { deadline: { until: new Date(0) }, onDeadline: { action: 'complete_partially', because: 'late' } }));
+    // @ts-expect-error who to remind how often is missing
+    await run.signal('s', z.string(), { onDeadline: { action: 'remind' } });
+    const approval = await run.approval({ what: 'refund', tool: refund, args: { amount: 1 }, approvers: ['desk'] });
+    await run.call(refund, approval.args, { approval });
+    // @ts-expect-error other arguments than the tool's
+    await run.approval({ what: 'refund', tool: refund, args: { amount: '1' }, approvers: ['desk'] });
+    // @ts-expect-error an approval of another tool's arguments
+    await run.call(text, 'x', { approval });
+    const callback = run.callback(z.object({ ok: z.boolean() }));
+    typed<{ ok: boolean }>()(await callback.answer);
+    const clerk = defineAgent({ name: 'c', version: '1', input: z.object({ n: z.number() }), output: z.object({ sum: z.number() }), run: async (_, { n }) => ({ sum: n }) });
+    typed<{ sum: number }>()(await run.child(clerk, { n: 1 }));
+    // @ts-expect-error another input
+    await run.child(clerk, { n: '1' });
     const named = await run.call('refund', { amount: 1 });
     // @ts-expect-error by name, nothing is known of the result
     void named.paid;

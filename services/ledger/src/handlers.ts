@@ -13,6 +13,8 @@ import {
   type LaneTaken,
   type MessageOf,
   type Named,
+  type RunCancelRequested,
+  type RunFinished,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
@@ -103,6 +105,18 @@ export class EffectHandlers {
     this.#apply(subject, tenant, turn, { type: 'verdict', step, attempt, verdict, by, evidence, because, readAt, sealing, forced, ...this.#sending(turn, effect.tool) });
   };
 
+  cancelled = (inbound: In<typeof RunCancelRequested>, turn: EffectTurn): void => {
+    const { by, reason, manner } = inbound.data;
+    this.#cancel(inbound.envelope.subject, turn, `${by.name} has cancelled the run: ${reason}`, manner === 'immediate');
+  };
+
+  /** However a run ended, what still waits to be sent for it is not sent. */
+  ended = (inbound: In<typeof RunFinished>, turn: EffectTurn): void => {
+    this.settles(inbound, turn);
+    const { status } = inbound.data.ending;
+    if (status === 'cancelled' || status === 'expired') this.#cancel(inbound.envelope.subject, turn, `the run is ${status}`, false);
+  };
+
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
     // Numbers of a rebuilt ledger lie above those of its earlier lives, and so do its tasks in the partition.
@@ -129,6 +143,14 @@ export class EffectHandlers {
   unreadable = ({ reason, message }: Unreadable, turn: EffectTurn): void => turn.park(reason, message);
 
   poison = (_stream: string, _tenant: string, error: Error, turn: EffectTurn): void => turn.park('poison', `${error.name}: ${error.message}`);
+
+  #cancel(run: string, turn: EffectTurn, because: string, revoke: boolean): void {
+    for (const effect of turn.state(run).values()) {
+      const { step, key } = effect;
+      this.#apply(run, turn.tenantOf(run), turn, { type: 'cancel', step, because, ...this.#sending(turn, effect.tool) });
+      if (revoke && effect.status === 'dispatched') turn.send(toolTasks(effect.pool), run, turn.tenantOf(run), RevokeEffect({ step, key, attempt: effect.attempt, because }));
+    }
+  }
 
   #sending(turn: EffectTurn, tool: Named): Sending {
     // The event comes first, its task right behind it.

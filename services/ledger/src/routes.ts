@@ -8,6 +8,7 @@ import {
   GroupRequested,
   IntentRejected,
   LaneTaken,
+  RunCancelRequested,
   RunFinished,
   runMessages,
   StepFailed,
@@ -55,7 +56,12 @@ export const routes = (handle: EffectHandlers) => [
   onSettles(StepFailed, handle),
   onSettles(StepsReported, handle),
   onSettles(IntentRejected, handle),
-  onSettles(RunFinished, handle),
+  on<RunEffects, EffectEvent, typeof RunFinished.schema._output>(topics.runEvents, RunFinished, handle.ended, {
+    locks: ({ data, envelope }, state) => settleLocks([...(data.settles ?? []).map(({ step }) => step), ...state(envelope.subject).keys()], state(envelope.subject)),
+  }),
+  on<RunEffects, EffectEvent, typeof RunCancelRequested.schema._output>(topics.runEvents, RunCancelRequested, handle.cancelled, {
+    locks: ({ envelope }, state) => settleLocks([...state(envelope.subject).keys()], state(envelope.subject)),
+  }),
   on<RunEffects, EffectEvent, typeof LaneTaken.schema._output>(topics.runEvents, LaneTaken, handle.laneTaken, { streams: (_, open) => open(EFFECTS_TAG) }),
   on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),

@@ -8,14 +8,14 @@ import {
   IntentRejected,
   LaneTaken,
   laneStream,
+  material,
   operationKey,
   Pool,
   RejectReason,
   RunId,
   runTasks,
-  StepSettled,
+  StepsReported,
   Tenant,
-  TryAnswered,
   topics,
   type AnnounceLane,
   type CallGroup,
@@ -37,16 +37,16 @@ import {
   type ReportSteps,
   type ReportTry,
   type RunGranted,
-  type Settled,
   type StartRun,
-  type ToolContract,
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
-import type { CallIdentity, Holder, Refusal, RunCommand } from './domain/commands.js';
+import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
-import { grantPages } from './history.js';
+import { dueAt } from './domain/waiting.js';
+import { holderOf } from './lanes.js';
+import { answerParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -84,35 +84,36 @@ export class RunHandlers {
   start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
     const inputDigest = digestOf(inbound.data.input);
-    this.#intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
+    answerParent(inbound.envelope.subject, inbound.envelope.tenant, turn, inbound.data.parent);
+    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
   };
 
   call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data) }));
+    this.intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data) }));
   };
 
   group = (inbound: In<typeof CallGroup>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, (tenant, run) => ({ type: 'group', at: turn.now, data: inbound.data, identities: inbound.data.calls.map((call) => this.#identity(tenant, run, call)) }));
+    this.intent(inbound, turn, (tenant, run) => ({ type: 'group', at: turn.now, data: inbound.data, identities: inbound.data.calls.map((call) => this.#identity(tenant, run, call)) }));
   };
 
   recordStep = (inbound: In<typeof RecordStep>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, () => ({ type: 'record', at: turn.now, data: inbound.data }));
+    this.intent(inbound, turn, () => ({ type: 'record', at: turn.now, data: inbound.data }));
   };
 
   reportTry = (inbound: In<typeof ReportTry>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, () => ({ type: 'try', at: turn.now, data: inbound.data, jitter: turn.random() }));
+    this.intent(inbound, turn, () => ({ type: 'try', at: turn.now, data: inbound.data, jitter: turn.random() }));
   };
 
   reportSteps = (inbound: In<typeof ReportSteps>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, () => ({ type: 'report', at: turn.now, data: inbound.data }));
+    this.intent(inbound, turn, () => ({ type: 'report', at: turn.now, data: inbound.data }));
   };
 
   finish = (inbound: In<typeof FinishRun>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, () => ({ type: 'finish', at: turn.now, data: inbound.data }));
+    this.intent(inbound, turn, () => ({ type: 'finish', at: turn.now, data: inbound.data }));
   };
 
   diverged = (inbound: In<typeof ReportDivergence>, turn: RunTurn): void => {
-    this.#intent(inbound, turn, () => ({ type: 'diverged', at: turn.now, data: inbound.data }));
+    this.intent(inbound, turn, () => ({ type: 'diverged', at: turn.now, data: inbound.data }));
   };
 
   announceLane = ({ data, envelope, record }: In<typeof AnnounceLane>, turn: RunTurn): void => {
@@ -153,31 +154,31 @@ export class RunHandlers {
     const { step, owner } = inbound.data;
     const evidence: Evidence = { kind: 'ledger' };
     const failure = { class: 'concurrency_conflict' as const, message: `run ${owner.run} step ${owner.step} holds this operation key with other arguments; nothing fired`, notApplied: true };
-    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'settle', at: turn.now, step, attempt: 1, outcome: { status: 'failed', failure, evidence } });
+    this.apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'settle', at: turn.now, step, attempt: 1, outcome: { status: 'failed', failure, evidence } });
   };
 
   unknown = (inbound: In<typeof EffectOutcomeUnknown>, turn: RunTurn): void => {
     const { step, attempt, cause, message } = inbound.data;
-    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'block', at: turn.now, step, attempt, cause, message });
+    this.apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'block', at: turn.now, step, attempt, cause, message });
   };
 
   retried = (inbound: In<typeof EffectRetryScheduled>, turn: RunTurn): void => {
     const { step, attempt, because } = inbound.data;
-    this.#apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'release', at: turn.now, step, attempt, because });
+    this.apply(inbound.envelope.subject, inbound.envelope.tenant, turn, { type: 'release', at: turn.now, step, attempt, because });
   };
 
-  /** A run's lane has a new holder: it gets its grant. */
+  /** A run's lane has a new holder, or something that it waits for is due. */
   due = (stream: string, turn: RunTurn): void => {
     const run = turn.state(stream);
     if (run.status !== 'open') return;
-    const holder = holderOf(turn, run.pool);
-    if (holder !== null) this.#apply(stream, run.tenant, turn, { type: 'grant', at: turn.now, holder });
+    if (dueAt(run) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now });
+    this.#grant(stream, run.tenant, turn);
   };
 
-  /** After a rebuild: what was sent to workers may be lost with the old journal, so every run of the lane is granted anew. */
+  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said. */
   reopen = (stream: string, turn: RunTurn): void => {
     const lane = turn.state(stream);
-    if (lane.status !== 'lane') return;
+    if (lane.status !== 'lane') return tellAgain(stream, turn.tenantOf(stream), turn);
     const { worker, agents, offset, generation, at, rebuilt } = lane;
     const pool = Pool.parse(stream.split('/')[1]);
     turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
@@ -197,31 +198,39 @@ export class RunHandlers {
     // A run belongs to one tenant: another's message says nothing in it.
     if (!isRun(run) || run.tenant !== envelope.tenant) return;
     const token = `${record.topic}/${record.lane}/${record.offset}`;
-    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'unreadable', at: turn.now, intent: envelope.type, reason: rejectReason(reason), message, token });
+    this.apply(envelope.subject, envelope.tenant, turn, { type: 'unreadable', at: turn.now, intent: envelope.type, reason: rejectReason(reason), message, token });
   };
 
   poison = (stream: string, tenant: string, error: Error, turn: RunTurn): void => {
     const run = turn.state(stream);
-    if (isRun(run) && run.status !== 'ended') this.#apply(stream, tenant, turn, { type: 'poison', at: turn.now, message: `${error.name}: ${error.message}` });
+    if (isRun(run) && run.status !== 'ended') this.apply(stream, tenant, turn, { type: 'poison', at: turn.now, message: `${error.name}: ${error.message}` });
     else turn.park('poison', `${error.name}: ${error.message}`);
   };
 
   /** An intent's border: ids are checked, and a run belongs to one tenant. */
-  #intent(inbound: Inbound, turn: RunTurn, command: (tenant: Tenant, run: RunId) => RunCommand): void {
+  intent(inbound: Inbound, turn: RunTurn, command: (tenant: Tenant, run: RunId) => RunCommand): void {
     const { subject } = inbound.envelope;
     const run = RunId.safeParse(subject);
     const tenant = Tenant.safeParse(inbound.envelope.tenant);
     if (!run.success || !tenant.success) return turn.park('invalid_id', run.error?.issues[0]?.message ?? tenant.error?.issues[0]?.message ?? 'invalid id');
     const state = turn.state(subject);
     if (isRun(state) && state.tenant !== tenant.data) return turn.park('run_unknown', 'no such run for this tenant');
-    this.#apply(subject, tenant.data, turn, command(tenant.data, run.data));
+    this.apply(subject, tenant.data, turn, command(tenant.data, run.data));
   }
 
   #settled({ envelope, data }: Inbound<{ step: Data<typeof EffectSucceeded>['step']; attempt: number }>, turn: RunTurn, outcome: Exclude<Outcome, { status: 'unknown' }>): void {
-    this.#apply(envelope.subject, envelope.tenant, turn, { type: 'settle', at: turn.now, step: data.step, attempt: data.attempt, outcome });
+    this.apply(envelope.subject, envelope.tenant, turn, { type: 'settle', at: turn.now, step: data.step, attempt: data.attempt, outcome });
   }
 
-  #apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
+  /** Whoever holds the run's lane gets the run, if it is to be advanced now. */
+  #grant(stream: string, tenant: string, turn: RunTurn): void {
+    const run = turn.state(stream);
+    const holder = run.status === 'open' ? holderOf(turn, run.pool) : null;
+    if (holder !== null) this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder });
+  }
+
+  /** Has the decider decide, records what it says, and tells whom it concerns. */
+  apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
     const decision = decide(command, turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
@@ -231,77 +240,40 @@ export class RunHandlers {
         return this.#refuse(stream, tenant, turn, decision.because);
       case 'record':
         for (const event of decision.events) {
+          const before = turn.state(stream);
           turn.record(stream, tenant, event);
-          this.#tell(stream, tenant, turn, event);
+          tell(stream, tenant, turn, before, event);
         }
+        // What it waited for has come: it is handed to a worker again.
+        if (command.type !== 'grant' && isLetGo(turn.state(stream))) this.#grant(stream, tenant, turn);
         return;
       default:
         return unreachable(decision);
     }
   }
 
-  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, ...refusal }: Refusal): void {
+  #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {
     turn.count('refused', refusal.reason);
     const run = turn.state(stream);
     if (!isRun(run)) return turn.park(refusal.reason, refusal.message);
     turn.answered();
-    turn.record(
-      stream,
-      tenant,
+    const progress = settles === undefined ? {} : { settles: [...settles] };
+    const rejected = (): RunEvent =>
       IntentRejected({
         ...refusal,
         ...(turn.inHand?.topic === topics.agentIntents ? { offset: turn.inHand.offset } : {}),
-        ...(settles === undefined ? {} : { settles: [...settles] }),
+        ...progress,
         ...(bound === undefined ? {} : { bound }),
         ...(boundGroup === undefined ? {} : { boundGroup: [...boundGroup] }),
         ...(observed === undefined ? {} : { observed: [...observed] }),
-      }),
-    );
+      });
+    if (again === undefined) turn.record(stream, tenant, rejected());
+    else if (settles !== undefined) turn.record(stream, tenant, StepsReported(progress));
     // A pool's topics exist since its first worker; without a lease none has come yet for this run.
     if (run.lease === null) return;
-    this.#tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
+    tellEnds(stream, tenant, turn, refusal.fence, settles ?? []);
     const { token: _, ...told } = refusal;
     turn.send(runTasks(run.pool), stream, tenant, IntentRefused({ worker: refusal.fence === run.lease.fence ? run.lease.worker : null, ...told }));
-  }
-
-  /** What a worker has to hear of an event. */
-  #tell(stream: string, tenant: string, turn: RunTurn, event: RunEvent): void {
-    const run = turn.state(stream);
-    if (!isRun(run) || run.lease === null) return;
-    const { worker, fence } = run.lease;
-    const send = (message: Parameters<RunTurn['send']>[3]): void => turn.send(runTasks(run.pool), stream, tenant, message);
-    if ('settles' in event.data) this.#tellEnds(stream, tenant, turn, event.data.fence, event.data.settles ?? []);
-    switch (event.type) {
-      case 'RunAccepted':
-      case 'LeaseGranted':
-      case 'RunResumed':
-        for (const page of grantPages(run, run.lease, generationOf(turn, run.pool))) send(page);
-        return;
-      case 'EffectSettled': {
-        const { step, attempt, outcome } = event.data;
-        return send(StepSettled({ worker, fence, step, attempt, outcome }));
-      }
-      case 'StepRetryScheduled':
-        return send(TryAnswered({ worker, fence, step: event.data.step, attempt: event.data.attempt, retryAt: event.data.retryAt }));
-      case 'StepFailed':
-        return send(TryAnswered({ worker, fence, step: event.data.step, attempt: event.data.attempt, retryAt: null }));
-      case 'RunQuarantined':
-        return send(IntentRefused({ worker, intent: 'any', fence, reason: 'run_quarantined', message: event.data.message }));
-      default:
-        return; // The worker has seen it itself, or need not know.
-    }
-  }
-
-  /** Ends that a former holder reported: the present one has not seen them, and the ledger's word on them will be no news. */
-  #tellEnds(stream: string, tenant: string, turn: RunTurn, reporter: number | undefined, settles: readonly Settled[]): void {
-    const run = turn.state(stream);
-    if (run.status !== 'open' || run.lease === null || reporter === run.lease.fence) return;
-    const { worker, fence } = run.lease;
-    for (const { step } of settles) {
-      const state = run.steps.get(step);
-      if (state?.kind !== 'call' || state.outcome === null || state.outcome.status === 'unknown') continue;
-      turn.send(runTasks(run.pool), stream, tenant, StepSettled({ worker, fence, step, attempt: state.attempt, outcome: state.outcome }));
-    }
   }
 
   #identity(tenant: Tenant, run: RunId, call: { step: Data<typeof CallTool>['step']; tool: Named; args: Json; target?: string | undefined }): CallIdentity {
@@ -319,23 +291,9 @@ export class RunHandlers {
   }
 }
 
-/** The part of the arguments that a contract calls material: all, unless it names members. */
-export function material(contract: ToolContract | null, args: Json): Json {
-  if (contract?.material === undefined || args === null || typeof args !== 'object' || Array.isArray(args)) return args;
-  const members = args as { readonly [name: string]: Json };
-  return Object.fromEntries(contract.material.flatMap((name) => (Object.hasOwn(members, name) ? [[name, members[name] ?? null]] : [])));
-}
+/** Held by nobody, after somebody had it. */
+const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === null && run.lastFence > 0;
 
-const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
-
-function holderOf(turn: RunTurn, pool: Pool): Holder | null {
-  const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? { worker: lane.worker, agents: lane.agents, offset: lane.offset, rebuilt: lane.rebuilt } : null;
-}
-
-function generationOf(turn: RunTurn, pool: Pool): number | null {
-  const lane = turn.state(laneStream(pool, turn.lane));
-  return lane.status === 'lane' ? lane.generation : null;
-}
+export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

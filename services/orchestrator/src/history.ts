@@ -58,6 +58,8 @@ function historyStep(state: StepState): HistoryStep {
       };
     case 'record':
       return { kind: 'record', step: state.step, as: state.as, name: state.name, result: state.result };
+    case 'wait':
+      return { kind: 'wait', step: state.step, wait: state.wait, ...(state.abandoned ? { abandoned: true } : {}), ...(state.end === null ? {} : { end: state.end }) };
     case 'try':
       return { kind: 'try', step: state.step, as: state.as, name: state.name, attempt: state.attempt, failure: state.failure, retryAt: state.retryAt };
   }

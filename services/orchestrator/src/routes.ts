@@ -1,7 +1,11 @@
 import {
+  AbandonWait,
   AnnounceLane,
   CallGroup,
   CallTool,
+  CancelRun,
+  DecideApproval,
+  DeliverCallback,
   DEFAULT_POOL,
   EffectConflicted,
   EffectFailed,
@@ -15,23 +19,34 @@ import {
   IntentRejected,
   LaneTaken,
   laneStream,
+  operatorMessages,
+  PauseRun,
   RecordStep,
+  ReleaseRun,
+  ReportChild,
   ReportDivergence,
   ReportSteps,
   ReportTry,
   RunGranted,
   runTasks,
+  SignalRun,
   StartRun,
+  StartWait,
   topics,
+  UnpauseRun,
+  UnquarantineRun,
   type Json,
   type Pool,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { absent, evolve, type Run, type RunEvent } from './domain/run.js';
+import { localSteps } from './domain/unheard.js';
+import { dueAt } from './domain/waiting.js';
 import type { RunHandlers } from './handlers.js';
+import type { WaitHandlers } from './wait-handlers.js';
 
 /** Which message goes to which handler: the whole of it. */
-export const routes = (handle: RunHandlers) => [
+export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on<Run, RunEvent, typeof StartRun.schema._output>(topics.agentIntents, StartRun, handle.start, {
     streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.pool ?? DEFAULT_POOL, record.lane)],
   }),
@@ -43,6 +58,17 @@ export const routes = (handle: RunHandlers) => [
   on(topics.agentIntents, FinishRun, handle.finish),
   on(topics.agentIntents, ReportDivergence, handle.diverged),
   on(topics.agentIntents, AnnounceLane, handle.announceLane),
+  on(topics.agentIntents, StartWait, wait.startWait),
+  on(topics.agentIntents, ReleaseRun, wait.release),
+  on(topics.agentIntents, AbandonWait, wait.abandon),
+  on(topics.agentIntents, SignalRun, wait.signal),
+  on(topics.agentIntents, DeliverCallback, wait.callback),
+  on(topics.agentIntents, ReportChild, wait.child),
+  on(topics.operatorCommands, DecideApproval, wait.approve),
+  on(topics.operatorCommands, CancelRun, wait.cancel),
+  on(topics.operatorCommands, PauseRun, wait.pause),
+  on(topics.operatorCommands, UnpauseRun, wait.unpause),
+  on(topics.operatorCommands, UnquarantineRun, wait.unquarantine),
   on(topics.effectEvents, EffectSucceeded, handle.succeeded),
   on(topics.effectEvents, EffectRejected, handle.rejected),
   on(topics.effectEvents, EffectFailed, handle.failed),
@@ -57,17 +83,23 @@ function answered(data: Json): { topic: string; offset: number } | null {
   return typeof offset === 'number' ? { topic: topics.agentIntents, offset } : null;
 }
 
-export const orchestrator = (handle: RunHandlers): Service<Run, RunEvent> => ({
+export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<Run, RunEvent> => ({
   name: 'orchestrator',
   ownTopic: topics.runEvents,
   inbound: [
     { name: topics.agentIntents, writtenBy: 'outsider', types: intentMessages },
     { name: topics.effectEvents, writtenBy: 'service', types: effectMessages },
+    { name: topics.operatorCommands, writtenBy: 'outsider', types: operatorMessages },
   ],
-  routes: routes(handle),
+  routes: routes(handle, wait),
   initial: absent,
   evolve,
-  agenda: (run) => (run.status === 'open' ? { open: true, dueAt: null, tag: run.agent === null ? null : run.pool } : { open: run.status === 'lane', dueAt: null, tag: null }),
+  agenda: (run) => {
+    if (run.status !== 'open') return { open: run.status === 'lane', dueAt: null, tag: null };
+    // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
+    const wanted = run.agent !== null && !run.released && run.paused === null && (run.cancel === null || localSteps(run).length > 0);
+    return { open: true, dueAt: dueAt(run), tag: wanted ? run.pool : null };
+  },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   rebuild: {

@@ -25,7 +25,8 @@ import {
   type Settled,
 } from '@holdfast/protocol';
 import type { CallIdentity, Holder, Refusal, RunCommand } from '../src/domain/commands.js';
-import { runDecider, type RunDecision } from '../src/domain/decide.js';
+import type { RunDecision } from '../src/domain/commands.js';
+import { runDecider } from '../src/domain/decide.js';
 import type { KnownRun, Run, RunEvent } from '../src/domain/run.js';
 
 type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;

@@ -1,33 +1,12 @@
 import { describe, expect, it } from '@jest/globals';
-import { laneStream, ReportSteps, RunGranted, type Json, type Message } from '@holdfast/protocol';
-import type { ContractBook, Inbound, Turn } from '@holdfast/runtime';
+import { CancelRun, laneStream, ReportChild, ReportSteps, RunCancelRequested, RunGranted, RunId, RunReleased, StartRun, WaitEnded, WaitStarted, type Json, type Operator } from '@holdfast/protocol';
 import { grantedBefore } from '../src/domain/granted-before.js';
-import { evolve, absent, type Run, type RunEvent } from '../src/domain/run.js';
-import { RunHandlers } from '../src/handlers.js';
+import type { Run, RunEvent } from '../src/domain/run.js';
 import { orchestrator } from '../src/routes.js';
-import { accepted, agent, asked, at, f, given, grant, holder, host, pool, run, s, tenant } from './kit.js';
+import { WaitHandlers } from '../src/wait-handlers.js';
+import { accepted, agent, asked, at, completed, f, given, grant, holder, host, pool, run, s, tenant } from './kit.js';
+import { book, handlers, inboundOf, stateOf, turnOver } from './turn-kit.js';
 
-const book: ContractBook = { tool: () => undefined, agent: () => undefined, catchUp: () => Promise.resolve(), close: () => Promise.resolve() };
-const handlers = new RunHandlers(book);
-
-function turnOver(states: Map<string, Run>, inHand: Turn<Run, RunEvent>['inHand'] = null) {
-  const recorded: RunEvent[] = [];
-  const sent: Message[] = [];
-  const turn: Turn<Run, RunEvent> = {
-    lane: 3, now: at, random: () => 0, inHand,
-    state: (stream) => states.get(stream) ?? absent,
-    tenantOf: () => tenant,
-    record: (stream, _tenant, event) => {
-      recorded.push(event);
-      states.set(stream, evolve(states.get(stream) ?? absent, event));
-    },
-    send: (_topic, _stream, _tenant, message) => sent.push(message),
-    seqAhead: () => 1, open: () => [], wake: () => undefined, shared: () => null, putShared: () => undefined, park: () => undefined, answered: () => undefined, count: () => undefined,
-  };
-  return { turn, recorded, sent };
-}
-
-const stateOf = (...events: RunEvent[]): Run => events.reduce(evolve, absent);
 const stream = laneStream(pool, 3);
 const taken: Run = { status: 'lane', worker: holder('w1', 4).worker, agents: [agent], offset: 4, generation: 2, at, rebuilt: 0 };
 
@@ -68,18 +47,52 @@ describe('after a rebuild', () => {
     ['IntentRejected', { offset: 9 }, { topic: 'agent.intents', offset: 9 }],
     ['IntentRejected', {}, null],
   ])('%s %j shows how far the intents had been answered', (type, data, expected) => {
-    expect(orchestrator(handlers).rebuild?.answers?.[type]?.(data as Json)).toEqual(expected);
+    expect(orchestrator(handlers, new WaitHandlers(handlers, book)).rebuild?.answers?.[type]?.(data as Json)).toEqual(expected);
+  });
+});
+
+describe('what runs said to each other before', () => {
+  const child = RunId.parse('run-1/1');
+  const kate: Operator = { name: 'kate', roles: ['operator'] };
+  const waits = WaitStarted({ step: s('1'), wait: { kind: 'child', run: child, agent, input: 5 }, since: at, deadline: at + 1000, onDeadline: { action: 'expire' }, fence: f(1) });
+  const asksChild = { type: 'StartRun', data: expect.objectContaining({ agent, input: 5, parent: { run, step: '1' }, deadline: at + 1000 }) };
+
+  it('is said again: a child that is waited for is started, and cancelled with its parent', () => {
+    const { turn, sent } = turnOver(new Map([[run as string, stateOf(accepted(), waits)]]));
+    handlers.reopen(run, turn);
+    expect(sent).toEqual([asksChild]);
+    const cancelling = turnOver(new Map([[run as string, stateOf(accepted(), asked('2', 'refund'), waits, RunCancelRequested({ by: kate, reason: 'no', scope: 'tree', manner: 'graceful', command: 'c', at }))]]));
+    handlers.reopen(run, cancelling.turn);
+    expect(cancelling.sent).toEqual([asksChild, CancelRun({ command: 'c/1', by: kate, reason: 'no', scope: 'tree', manner: 'graceful' }), expect.objectContaining({ type: 'RunDropped', data: expect.objectContaining({ worker: 'w1', fence: 1, cancelled: true }) })]);
+  });
+
+  it('is answered again by a child that has ended', () => {
+    const over: RunEvent = { type: 'RunFinished', data: { ending: completed, effects: [], steps: { fresh: 0, replayed: 0 } } };
+    const data = StartRun({ agent, pool, input: { order: 7 }, parent: { run, step: s('1') } }).data;
+    const { turn, sent, recorded } = turnOver(new Map([[child as string, stateOf(accepted(), over)]]));
+    handlers.start(inboundOf('StartRun', child, data), turn);
+    expect([sent, recorded]).toEqual([[ReportChild({ step: s('1'), child, ending: completed })], []]);
+  });
+
+  it('a cancelled run whose end was lost ends when it is looked at', () => {
+    const { turn, recorded } = turnOver(new Map([[run as string, stateOf(accepted(), RunCancelRequested({ by: kate, reason: 'no', scope: 'run', manner: 'graceful', command: 'c', at }))], [stream, taken]]));
+    handlers.due(run, turn);
+    expect(recorded).toEqual([expect.objectContaining({ type: 'RunFinished' })]);
+  });
+
+  it('a grant from before a run was let go gives it to nobody', () => {
+    const old = RunGranted({ worker: holder('w9', 1).worker, fence: f(1), tenant, agent, input: null, page: 1, pages: 1, steps: [], observed: [] }).data;
+    const released = [accepted(), waits, RunReleased({ waits: [s('1')], fence: f(1) })];
+    expect(grantedBefore(old, stateOf(...released))).toBeNull();
+    const woken = stateOf(...released, WaitEnded({ step: s('1'), end: { status: 'expired', deadline: at }, at }));
+    expect(grantedBefore({ ...old, fence: f(2) }, woken)).toMatchObject({ type: 'RunResumed', data: { lease: { fence: 2, worker: 'w9' } } });
   });
 });
 
 describe('an end that another than the holder reports', () => {
   const report = (fence: number) => {
     const { data } = ReportSteps({ fence: f(fence), settles: [{ step: s('1'), attempt: 1, outcome: { status: 'succeeded', result: { value: 1 }, evidence: host } }] });
-    const inbound: Inbound<typeof data> = {
-      data,
-      envelope: { id: 'x', type: 'ReportSteps', source: 'w', subject: run, time: at, tenant },
-      record: { topic: 'agent.intents', lane: 3, offset: 8, key: run, headers: {}, value: '{}', time: at },
-    };
+    const inbound = inboundOf('ReportSteps', run, data);
     const resumed: RunEvent = { type: 'RunResumed', data: { lease: { fence: f(2), worker: holder('w2', 20).worker, taken: 20 }, because: 'worker_changed', revalidated: { history: 'intact', agentVersion: 'same', deadline: 'none', budgets: 'none' }, replayed: 0, refired: [] } };
     const { turn, sent } = turnOver(new Map([[run as string, stateOf(accepted(), asked('1', 'refund'), resumed)]]), inbound.record);
     handlers.reportSteps(inbound, turn);

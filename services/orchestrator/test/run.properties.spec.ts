@@ -3,7 +3,8 @@ import { fold } from '@holdfast/kernel';
 import type { Outcome, Settled } from '@holdfast/protocol';
 import fc from 'fast-check';
 import type { RunCommand } from '../src/domain/commands.js';
-import { runDecider, type RunDecision } from '../src/domain/decide.js';
+import type { RunDecision } from '../src/domain/commands.js';
+import { runDecider } from '../src/domain/decide.js';
 import { openSteps, unknownSteps, type Run, type RunEvent } from '../src/domain/run.js';
 import { agent, at, block, call, completed, ended, eventsOf, failure, finish, grant, group, holder, host, note, partially, reports, s, settle, start, succeeded, tried } from './kit.js';
 

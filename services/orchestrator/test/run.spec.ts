@@ -71,13 +71,13 @@ describe('start', () => {
   const facts = { tenant, agent, pool, input, inputDigest: digestOf(input) };
 
   test('a run is accepted, and held at once where a worker is there', () => {
-    expect(given().when(start())).toEqual(record(RunAccepted({ ...facts, lease: lease(1, 'w1', 10) })));
+    expect(given().when(start())).toEqual(record(RunAccepted({ at, ...facts, lease: lease(1, 'w1', 10) })));
   });
 
   test('without a worker of its version it waits', () => {
-    expect(given().when(start({ holder: null }))).toEqual(record(RunAccepted(facts)));
-    expect(given().when(start({ holder: holder('w1', 10, [{ name: 'clerk', version: '2' }]) }))).toEqual(record(RunAccepted(facts)));
-    expect(phaseOf(known(given(RunAccepted(facts)).state()))).toBe('queued');
+    expect(given().when(start({ holder: null }))).toEqual(record(RunAccepted({ at, ...facts })));
+    expect(given().when(start({ holder: holder('w1', 10, [{ name: 'clerk', version: '2' }]) }))).toEqual(record(RunAccepted({ at, ...facts })));
+    expect(phaseOf(known(given(RunAccepted({ at, ...facts })).state()))).toBe('queued');
   });
 
   test('again is a duplicate, also when the run has ended', () => {

@@ -13,27 +13,41 @@ export class SchemaChecker {
 
   /** What is wrong with the value, or null. */
   problem(contract: ToolContract, value: Json): string | null {
-    const validate = this.#validator(contract);
-    if (typeof validate === 'string') return validate;
-    if (validate(value)) return null;
-    const [error] = validate.errors ?? [];
-    return error === undefined ? 'don’t match the schema' : `${error.instancePath === '' ? 'value' : error.instancePath.slice(1).replaceAll('/', '.')}: ${error.message ?? 'invalid'}`;
+    return judged(this.#validator(contract), value);
+  }
+
+  /** What is wrong with a value, by a schema that belongs to no contract; null when nothing is. */
+  problemOf(schema: Json, value: Json): string | null {
+    const key = JSON.stringify(schema);
+    const known = this.#compiled.get(key) ?? this.#compile(schema);
+    if (this.#compiled.size < SCHEMAS_MAX) this.#compiled.set(key, known);
+    return judged(known, value);
   }
 
   #validator(contract: ToolContract): ValidateFunction | string {
     const key = contractKey('tool', contract);
     const known = this.#compiled.get(key);
     if (known !== undefined) return known;
-    const made = this.#compile(contract);
+    const made = this.#compile(contract[this.#side]);
     this.#compiled.set(key, made);
     return made;
   }
 
-  #compile(contract: ToolContract): ValidateFunction | string {
+  #compile(schema: Json): ValidateFunction | string {
     try {
-      return this.#ajv.compile(contract[this.#side] as object | boolean);
+      return this.#ajv.compile(schema as object | boolean);
     } catch (error) {
-      return `the contract’s own schema can’t be used (${error instanceof Error ? error.message : String(error)})`;
+      return `the schema itself can’t be used (${error instanceof Error ? error.message : String(error)})`;
     }
   }
+}
+
+/** Schemas that are kept compiled. */
+const SCHEMAS_MAX = 5000;
+
+function judged(validate: ValidateFunction | string, value: Json): string | null {
+  if (typeof validate === 'string') return validate;
+  if (validate(value)) return null;
+  const [error] = validate.errors ?? [];
+  return error === undefined ? 'don’t match the schema' : `${error.instancePath === '' ? 'value' : error.instancePath.slice(1).replaceAll('/', '.')}: ${error.message ?? 'invalid'}`;
 }

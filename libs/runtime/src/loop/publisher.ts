@@ -1,9 +1,11 @@
-import { encodeHeaders } from '@holdfast/protocol';
+import { encodeHeaders, topics } from '@holdfast/protocol';
 import type { Clock, LogWriter, Outgoing } from '../ports.js';
 import type { JournalRow } from '../store/types.js';
 import { crashPoint } from '../crash-point.js';
 import { pause } from '../system.js';
 
+/** Topics that outsiders write. */
+const OUTSIDERS_TOPICS: ReadonlySet<string> = new Set([topics.agentIntents, topics.operatorCommands]);
 const ROWS_PER_PRODUCE = 2000;
 const RETRY_FIRST_MS = 100;
 const RETRY_MOST_MS = 5000;
@@ -108,7 +110,8 @@ function lastSeqs(rows: readonly JournalRow[]): Map<number, number> {
 export function toOutgoing(row: JournalRow, source: string): Outgoing {
   return {
     topic: row.topic,
-    lane: row.lane,
+    // What a service says as an outsider would, about another run, goes where that run's key belongs.
+    ...(OUTSIDERS_TOPICS.has(row.topic) ? {} : { lane: row.lane }),
     key: row.stream,
     value: row.data,
     headers: encodeHeaders({

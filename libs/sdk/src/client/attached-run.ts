@@ -1,8 +1,10 @@
-import { CallTool, describeIssues, digestOf, FinishRun, Step, type Digest, type Ending, type Failure, type Json, type Message, type Outcome, type RequestedCall, type RunId, type Tenant } from '@holdfast/protocol';
+import { CallTool, describeIssues, digestOf, FinishRun, StartWait, Step, type Digest, type Ending, type Failure, type Json, type Message, type Outcome, type RequestedCall, type RunId, type Tenant, type Wait, type WaitEnd } from '@holdfast/protocol';
 import type { z } from 'zod';
 import { equalsJson, INLINE_BYTES_MAX, toJson } from '../define/json.js';
 import type { ToolReference } from '../define/tool.js';
-import { clipped, EffectFailed, EffectRejected, IntentRefusedError, InvalidArguments, RunEnded, UnregisteredTool, ValueTooLarge } from '../errors.js';
+import { clipped, EffectFailed, EffectRejected, IntentRefusedError, InvalidArguments, refusalOf, RunEnded, UnregisteredTool, ValueTooLarge } from '../errors.js';
+import { approvalAsk, endError, nameOfWait, signalAsk, sleepAsk, type Approval, type ApprovalOptions, type WaitAsk } from '../wait/ask.js';
+import type { DeadlineOptions, When } from '../wait/when.js';
 import type { RunEvent, RunEventRecord } from './log.js';
 import { valueOf, type ClientArtifacts } from './outcome.js';
 
@@ -13,6 +15,8 @@ export interface CallOptions {
   readonly repairs?: string | undefined;
   /** The failed step for which this call takes over: one whose `failure.fallback` names this tool. Its result is marked degraded. */
   readonly fallbackFor?: string | undefined;
+  /** What `approval` gave for exactly this tool and these arguments. Used up with the call. */
+  readonly approval?: Approval<unknown> | undefined;
 }
 
 export interface AttachedRunOptions {
@@ -39,6 +43,8 @@ export class AttachedRun {
   readonly #options: AttachedRunOptions;
   readonly #calls = new Map<Step, RequestedCall>();
   readonly #outcomes = new Map<Step, Outcome>();
+  readonly #waits = new Map<Step, Wait>();
+  readonly #waitEnds = new Map<Step, WaitEnd>();
   /** Last refusal of each intent, by `CallTool 3` or `FinishRun`. */
   readonly #refusals = new Map<string, Refusal>();
   readonly #listeners = new Set<(refused: Refusal | undefined) => void>();
@@ -58,6 +64,7 @@ export class AttachedRun {
    * by itself, since steps are the client's to name: what `EffectFailed.failure` offers it calls as a
    * step of its own, with `repairs` or `fallbackFor`.
    * @throws EffectRejected, EffectFailed how it ended
+   * @throws BudgetExhausted, RunIsPaused, RunIsCancelled, ApprovalRequired, ApprovalInvalid (IntentRefusedErrors) for what they say
    * @throws IntentRefusedError with reason `operation_conflict` when the step is recorded with another tool, or other arguments and `onConflict` is `refuse`
    * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
    */
@@ -75,6 +82,22 @@ export class AttachedRun {
     await this.#until(() => isEnd(this.#outcomes.get(at)));
     // What the tool's host recorded has passed the tool's output schema.
     return (await this.#result(at, tool)) as never;
+  }
+
+  /** Waits at a step for so long, or until a moment. A client that comes back and asks again waits for what is recorded. */
+  sleep(step: string, when: When): Promise<void> {
+    return this.#wait(step, () => sleepAsk(when));
+  }
+
+  /** Waits at a step for a signal. @throws WaitExpired, InvalidPayload; IntentRefusedError; RunEnded */
+  signal<Schema extends z.ZodType>(step: string, name: string, schema: Schema, options: DeadlineOptions = {}): Promise<z.output<Schema>> {
+    return this.#wait(step, () => signalAsk(name, schema, options));
+  }
+
+  /** Asks people at a step whether a tool may be called so. @throws ApprovalRejected, WaitExpired; IntentRefusedError; RunEnded */
+  approval<Input extends z.ZodType>(step: string, options: ApprovalOptions<Input>): Promise<Approval<z.input<Input>>> {
+    // What is recorded are the arguments that were given, or those of the same step before.
+    return this.#wait(step, () => approvalAsk(options as unknown as ApprovalOptions) as WaitAsk<Approval<z.input<Input>>>);
   }
 
   /**
@@ -124,6 +147,12 @@ export class AttachedRun {
       case 'EffectSettled':
         this.#outcomes.set(event.data.step, event.data.outcome);
         break;
+      case 'WaitStarted':
+        this.#waits.set(event.data.step, event.data.wait);
+        break;
+      case 'WaitEnded':
+        this.#waitEnds.set(event.data.step, event.data.end);
+        break;
       case 'RunFinished':
         this.#ending = event.data.ending;
         break;
@@ -146,6 +175,22 @@ export class AttachedRun {
     for (const listener of [...this.#listeners]) listener(undefined);
   }
 
+  async #wait<T>(step: string, make: () => WaitAsk<T>): Promise<T> {
+    const at = parsedStep(step);
+    const ask = make();
+    const stands = (wait = this.#waits.get(at)): boolean => wait !== undefined && wait.kind === ask.kind && nameOfWait(wait) === ask.name;
+    if (!stands()) {
+      const begun = ask.begin(Date.now());
+      await this.#ask(() => this.#options.publish(StartWait({ step: at, ...begun })), `StartWait ${at}`, () => stands());
+    }
+    await this.#until(() => this.#waitEnds.has(at) || this.#ending !== null);
+    const wait = this.#waits.get(at);
+    const end = this.#waitEnds.get(at);
+    if (wait === undefined || end === undefined) throw new RunEnded(`run ${this.id} has ended, and what step ${at} waited for can't come any more`);
+    if (end.status !== 'satisfied') throw endError(end, wait, at);
+    return ask.receive(await valueOf(end.value, at, { tenant: this.#options.tenant, run: this.id }, this.#options.artifacts), wait, at, end.by);
+  }
+
   #tool(called: ToolReference | string): ToolReference {
     if (typeof called !== 'string') return called;
     const tool = this.#options.tools.findLast(({ name }) => name === called);
@@ -159,13 +204,13 @@ export class AttachedRun {
     return onConflict === 'adopt' || (known.tool.version === tool.version && equalsJson(args, known.args));
   }
 
-  #intent(step: Step, tool: ToolReference, args: unknown, { onConflict = 'refuse', repairs, fallbackFor }: CallOptions): () => Promise<void> {
+  #intent(step: Step, tool: ToolReference, args: unknown, { onConflict = 'refuse', repairs, fallbackFor, approval }: CallOptions): () => Promise<void> {
     const what = `the arguments of ${tool.name}@${tool.version}`;
     const { value, bytes } = toJson(args, what);
     if (bytes > INLINE_BYTES_MAX) throw new ValueTooLarge(what, bytes, INLINE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
     const checked = tool.input.safeParse(value);
     if (!checked.success) throw new InvalidArguments(`${what}: ${describeIssues(checked.error)}`);
-    const target = tool.targetOf(checked.data);
+    const target = tool.targetOf(checked.data) ?? approval?.target;
     const intent = CallTool({
       step,
       tool: { name: tool.name, version: tool.version },
@@ -175,6 +220,7 @@ export class AttachedRun {
       ...(target === undefined ? {} : { target }),
       ...(repairs === undefined ? {} : { repairs: parsedStep(repairs) }),
       ...(fallbackFor === undefined ? {} : { fallbackFor: parsedStep(fallbackFor) }),
+      ...(approval === undefined ? {} : { approval: approval.step }),
     });
     return () => this.#options.publish(intent);
   }
@@ -208,7 +254,7 @@ export class AttachedRun {
     } finally {
       clearTimeout(timer);
     }
-    if (refusal !== undefined && !taken()) throw new IntentRefusedError(refusal.intent, refusal.step, refusal.reason, refusal.message);
+    if (refusal !== undefined && !taken()) throw refusalOf(refusal.intent, refusal.step, refusal.reason, refusal.message);
   }
 
   /** Resolves when events have made it so. */

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import {
   DEFAULT_TENANT,
+  DeliverCallback,
   describeIssues,
   digestOf,
   encodeHeaders,
   Pool,
   RunId,
+  SignalRun,
   StartRun,
   Tenant,
   topics,
@@ -20,6 +22,7 @@ import type { AgentDefinition } from '../define/agent.js';
 import { INLINE_BYTES_MAX, toJson } from '../define/json.js';
 import type { ToolReference } from '../define/tool.js';
 import { InvalidArguments, OutcomeTimeout, ValueTooLarge } from '../errors.js';
+import { momentOf, onDeadlineOf, type DeadlineAction, type Duration } from '../wait/when.js';
 import { AttachedRun } from './attached-run.js';
 import { kafkaLog, type ClientLog, type RunEventRecord } from './log.js';
 import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome } from './outcome.js';
@@ -34,8 +37,11 @@ export interface StartOptions {
   readonly success?: readonly string[] | undefined;
   /** On whose behalf. */
   readonly principal?: string | undefined;
-  /** Epoch milliseconds. */
-  readonly deadline?: number | undefined;
+  /** Epoch milliseconds, a Date, or how long from now on in words, such as `'2 days'`. */
+  readonly deadline?: number | Date | Exclude<Duration, number> | undefined;
+  /** What happens at the deadline. Default: the run expires. */
+  readonly onDeadline?: DeadlineAction | undefined;
+  /** Steps, attempts, tokens, cost and wall time (milliseconds). Nearing one is an event; reaching it stops the run with its progress kept. */
   readonly budgets?: Budgets | undefined;
 }
 
@@ -144,6 +150,28 @@ export class HoldfastClient {
   /** Every event of a run, whoever started it. Reads its lane from the beginning. */
   events(runId: string): AsyncGenerator<RunEventRecord, void, undefined> {
     return this.#events(parsed(RunId, runId, 'run id'));
+  }
+
+  /**
+   * Sends a run something that it may wait for by `run.signal`. One that comes before its wait is kept.
+   * Resolves when Kafka has it for good; what became of it shows in the run's events (`SignalReceived`, or
+   * `InputRefused` with the reason). `id`: the same one again is the same signal. Default: a random one.
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   */
+  async signal(runId: string, name: string, payload: Json, { id = randomUUID() }: { readonly id?: string | undefined } = {}): Promise<void> {
+    const data = { signal: id, name, payload: payloadOf(payload, `the payload of signal "${name}"`) };
+    await this.#publish(parsed(RunId, runId, 'run id'), SignalRun(parsed(SignalRun.schema, data, 'the signal')));
+  }
+
+  /**
+   * Passes a third party's answer on to the wait that it answers: run, step and token as in its URL.
+   * The token is good for one answer. Resolves when Kafka has it for good; an answer that can't be taken is
+   * an `InputRefused` among the run's events.
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   */
+  async deliverCallback(runId: string, step: string, token: string, payload: Json): Promise<void> {
+    const data = { step, token, payload: payloadOf(payload, 'the answer') };
+    await this.#publish(parsed(RunId, runId, 'run id'), DeliverCallback(parsed(DeliverCallback.schema, data, 'the callback')));
   }
 
   /**
@@ -293,7 +321,7 @@ export class HoldfastClient {
   }
 
   #start(id: RunId, agent: Named | null, input: Json, options: StartOptions): Promise<void> {
-    const { pool, goal, success, principal, deadline, budgets } = options;
+    const { pool, goal, success, principal, deadline, onDeadline, budgets } = options;
     const data = {
       agent,
       input,
@@ -301,7 +329,8 @@ export class HoldfastClient {
       ...(goal === undefined ? {} : { goal }),
       ...(success === undefined ? {} : { success: [...success] }),
       ...(principal === undefined ? {} : { principal }),
-      ...(deadline === undefined ? {} : { deadline }),
+      ...(deadline === undefined ? {} : { deadline: momentOf(typeof deadline === 'string' ? deadline : { until: deadline }, Date.now(), 'deadline') }),
+      ...(onDeadline === undefined ? {} : { onDeadline: onDeadlineOf(onDeadline) }),
       ...(budgets === undefined ? {} : { budgets }),
     };
     return this.#publish(id, StartRun(parsed(StartRun.schema, data, `the start of run ${id}`)));
@@ -325,6 +354,12 @@ export class HoldfastClient {
       }
     }
   }
+}
+
+function payloadOf(given: Json, what: string): Json {
+  const { value, bytes } = toJson(given, what);
+  if (bytes > INLINE_BYTES_MAX) throw new ValueTooLarge(what, bytes, INLINE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
+  return value;
 }
 
 function parsed<Schema extends z.ZodType>(schema: Schema, value: unknown, what: string): z.output<Schema> {

@@ -1,13 +1,19 @@
+import { unreachable } from '@holdfast/kernel';
 import { digestOf, type ArtifactRef, type Digest, type Ending, type Failure, type Json, type Named, type RunId, type Stored, type Tenant } from '@holdfast/protocol';
-import { IntentRefusedError, messageOf, ResultUnreadable } from '../errors.js';
+import { messageOf, refusalOf, ResultUnreadable, type IntentRefusedError } from '../errors.js';
 import type { RunEventRecord } from './log.js';
 import type { Watcher } from './stream.js';
 
 /** How a run ended. A quarantined one stands still until a person decides. */
 export type RunOutcome<Output = Json> =
   | { readonly status: 'completed'; readonly output: Output; readonly verified?: boolean | undefined }
-  | { readonly status: 'completed_partially'; readonly output: Output; readonly because: string }
+  /** `output` is null when its time ran out before its code gave one. */
+  | { readonly status: 'completed_partially'; readonly output: Output | null; readonly because: string }
   | { readonly status: 'failed'; readonly failure: Failure }
+  /** By an operator's word, or with its parent. What it did until then stands, unless it was compensated. */
+  | { readonly status: 'cancelled'; readonly reason: string; readonly by: string }
+  /** Its deadline passed (epoch milliseconds). */
+  | { readonly status: 'expired'; readonly deadline: number }
   | { readonly status: 'quarantined'; readonly because: string };
 
 /** Where a client reads large outputs. */
@@ -52,7 +58,7 @@ export class EndWatcher implements Watcher {
         // Somebody else's start may be refused under the same id; ours was, unless the accepted one is ours.
         if (event.data.intent !== 'StartRun' || this.started === undefined || this.#mine) return;
         this.begun = true;
-        return this.#settle({ kind: 'refused', error: new IntentRefusedError('StartRun', undefined, event.data.reason, event.data.message) });
+        return this.#settle({ kind: 'refused', error: refusalOf('StartRun', undefined, event.data.reason, event.data.message) });
       default:
         return;
     }
@@ -85,8 +91,18 @@ export async function outcomeOf(end: End, run: RunId, tenant: Tenant, artifacts:
   if (end.kind === 'refused') throw end.error;
   if (end.kind === 'quarantined') return { status: 'quarantined', because: end.because };
   const { ending } = end;
-  if (ending.status === 'failed') return ending;
-  return { ...ending, output: await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
+  switch (ending.status) {
+    case 'completed':
+      return { ...ending, output: await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
+    case 'completed_partially':
+      return { ...ending, output: ending.output === undefined ? null : await valueOf(ending.output, 'the output', { tenant, run }, artifacts) };
+    case 'failed':
+    case 'cancelled':
+    case 'expired':
+      return ending;
+    default:
+      return unreachable(ending);
+  }
 }
 
 /** The value of something stored. @throws ResultUnreadable */

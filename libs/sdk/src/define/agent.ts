@@ -7,12 +7,16 @@ import type { JsonSchema } from './json.js';
 /** What an agent's code may return: its output, or as much of it as it got done. */
 export type AgentResult<Output extends z.ZodType> = z.input<Output> | CompletedPartially<z.input<Output>>;
 
-export interface AgentDefinition<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
-  readonly kind: 'agent';
+/** As much of an agent as asking for a run of it needs; its code may live in other workers. */
+export interface AgentReference<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
   readonly name: string;
   readonly version: string;
   readonly input: Input;
   readonly output: Output;
+}
+
+export interface AgentDefinition<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> extends AgentReference<Input, Output> {
+  readonly kind: 'agent';
   /** Versions whose runs this version can carry on. */
   readonly compatibleWith: readonly string[];
   run(run: Run, input: z.output<Input>): Promise<AgentResult<Output>> | AgentResult<Output>;
@@ -26,6 +30,7 @@ export interface AgentSpec<Input extends z.ZodType, Output extends z.ZodType> {
   readonly version: string;
   readonly input: Input & JsonSchema<Input>;
   readonly output: Output & JsonSchema<Output>;
+  /** Versions whose open runs this code can carry on: it asks for the same steps, or branches by `run.changed`. Default: none. */
   readonly compatibleWith?: readonly string[] | undefined;
   /**
    * The agent's code. After a crash it runs again from the start and is given what is recorded, so

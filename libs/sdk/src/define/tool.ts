@@ -37,6 +37,12 @@ export interface Fallback<Args = unknown, Result = unknown> {
   args?(args: Args): Json;
 }
 
+/** Who may approve a call: one who has one of these roles. `fourEyes` (default false): and isn't whoever the run acts for. */
+export interface ApprovalPolicy {
+  readonly approvers: readonly string[];
+  readonly fourEyes?: boolean | undefined;
+}
+
 /** As much of a tool as calling it needs; the tool itself may live in another worker. */
 export interface ToolReference<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
   readonly kind: 'tool';
@@ -47,6 +53,9 @@ export interface ToolReference<Input extends z.ZodType = z.ZodType, Output exten
   readonly input: Input;
   readonly output: Output;
   readonly fallback: Fallback<z.output<Input>, z.output<Output>> | null;
+  /** Members of the arguments that digests, and so approvals, cover; undefined: all. */
+  readonly material: readonly string[] | undefined;
+  readonly approval: ApprovalPolicy | undefined;
   /** The thing in the world that a call is about; part of the operation key. */
   targetOf(args: z.output<Input>): string | undefined;
 }
@@ -58,7 +67,6 @@ export interface ToolDefinition<Input extends z.ZodType = z.ZodType, Output exte
   readonly queueMs: number;
   readonly settleDelayMs: number | null;
   readonly owner: string | null;
-  readonly material: readonly string[] | undefined;
   readonly heartbeatMs: number | undefined;
   readonly concurrencyMax: number | undefined;
   readonly targetRemembersKeysForMs: number | undefined;
@@ -76,6 +84,10 @@ interface ReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> {
   readonly effect: EffectClass;
   readonly input: Input & JsonSchema<Input>;
   readonly output: Output & JsonSchema<Output>;
+  /** Members of the arguments that the digest covers. Default: all. On a reference as the tool declares it, else approvals don't fit its calls. */
+  readonly material?: readonly string[] | undefined;
+  /** Whoever calls it needs an approval for exactly its arguments. Such a tool fires only when the ledger grants it. */
+  readonly approval?: ApprovalPolicy | undefined;
   /** The contract's fallback; on a reference it says how this agent calls it, and must name the same tool. */
   readonly fallback?: Fallback<z.output<Input>, z.output<Output>> | undefined;
 }
@@ -116,8 +128,6 @@ export interface ContractSpec {
   readonly queueTimeout?: number | undefined;
   /** Bound on how long after its last check a sent request can still take effect, replicas that are read back included. Default null: none known. */
   readonly settleDelay?: number | null | undefined;
-  /** Members of the arguments that the digest covers. Default: all. */
-  readonly material?: readonly string[] | undefined;
   /** Who settles its unknowns when no probe can. */
   readonly owner?: string | null | undefined;
   readonly ageing?: Ageing | undefined;
@@ -172,7 +182,6 @@ export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(sp
     queueMs: declared.queueMs,
     settleDelayMs: declared.settleDelayMs,
     owner: declared.owner,
-    material: declared.material,
     heartbeatMs: declared.heartbeatMs,
     concurrencyMax: declared.concurrencyMax,
     targetRemembersKeysForMs: declared.targetRemembersKeysForMs,
@@ -197,6 +206,8 @@ function referenceOf<Input extends z.ZodType, Output extends z.ZodType>(spec: To
     input: spec.input,
     output: spec.output,
     fallback: spec.fallback ?? null,
+    material: spec.material,
+    approval: spec.approval,
     targetOf: (args) => target?.(args),
   };
 }

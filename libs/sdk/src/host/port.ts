@@ -1,4 +1,4 @@
-import type { ArtifactRef, Attempt, Fence, Message, OperationKey, Report, RunId, Step, Tenant } from '@holdfast/protocol';
+import type { ArtifactRef, Attempt, Fence, Message, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
 import type { ToolDefinition } from '../define/tool.js';
 import type { Json } from '@holdfast/protocol';
 
@@ -41,8 +41,11 @@ export interface RunEar {
   /** The tool host of this very process saw a granted attempt end. */
   seen(report: Report): void;
   settled(settled: { step: Step; attempt: Attempt; outcome: Report['outcome'] }): void;
+  waitEnded(ended: { step: Step; end: WaitEnd }): void;
   tryAnswered(answer: { step: Step; attempt: Attempt; retryAt: number | null }): void;
   refused(refusal: { intent: string; step?: Step | undefined; reason: string; message: string }): void;
+  /** The orchestrator has let the run go (it waits, is paused, is cancelled): the code stops, and asks for nothing more. */
+  dropped(because: string, cancelled: boolean): void;
   /** The run has moved elsewhere, or the worker stops: the code must make no further progress. */
   abandon(because: string): void;
 }

@@ -13,7 +13,7 @@ import { arrive, NOTHING_SEEN, type Seen } from './seen.js';
 export interface Execution extends RunEar {
   /** Runs the agent's code until its first wait. */
   start(): void;
-  /** Resolves when its end is acknowledged, or it was abandoned. */
+  /** Resolves when its end is acknowledged, or it was abandoned or let go. */
   readonly finished: Promise<void>;
 }
 
@@ -156,6 +156,14 @@ export class Runs {
         if (this.holds(run, fence)) this.#held.get(run)?.execution.settled({ step, attempt, outcome });
         return;
       }
+      case 'WaitSettled': {
+        const { fence, step, end } = message.data;
+        if (this.holds(run, fence)) this.#held.get(run)?.execution.waitEnded({ step, end });
+        return;
+      }
+      case 'RunDropped':
+        this.#drop(run, message.data.fence, message.data.because, message.data.cancelled === true);
+        return;
       case 'TryAnswered': {
         const { fence, step, attempt, retryAt } = message.data;
         if (this.holds(run, fence)) this.#held.get(run)?.execution.tryAnswered({ step, attempt, retryAt });
@@ -199,6 +207,14 @@ export class Runs {
     void execution.finished.finally(() => {
       if (this.holds(run, fence)) this.#held.delete(run);
     });
+  }
+
+  #drop(run: RunId, fence: Fence, because: string, cancelled: boolean): void {
+    if (this.#partial.get(run)?.pages.some((page) => page.fence === fence) === true) this.#partial.delete(run);
+    const held = this.#held.get(run);
+    if (held?.fence !== fence) return;
+    this.#held.delete(run); // First: nothing of it may fire any more.
+    held.execution.dropped(because, cancelled);
   }
 
   #abandon(run: RunId, because: string): void {

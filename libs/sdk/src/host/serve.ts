@@ -10,6 +10,7 @@ import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition } from '../errors.js';
 import { guardStrayRejections } from '../run/index.js';
+import { callbackSettings, type CallbackSettings } from '../wait/callback.js';
 import { executeWith, type ServedArtifacts } from './execute.js';
 import { stderrLog, type WorkerLog } from './log.js';
 import { onSignals } from './signals.js';
@@ -30,6 +31,8 @@ export interface ServeOptions {
   readonly worker?: string | undefined;
   /** Where large values go. Default: the folder or `s3://bucket/prefix` named by `HOLDFAST_ARTIFACTS`, else none. */
   readonly artifacts?: ServedArtifacts | undefined;
+  /** How third parties answer `run.callback`. Default: `HOLDFAST_CALLBACK_SECRET` and `HOLDFAST_CALLBACK_URL`. */
+  readonly callbacks?: CallbackSettings | undefined;
   readonly log?: WorkerLog | undefined;
   /** How long the group keeps a worker that shows no life, milliseconds. Default 6000. */
   readonly sessionTimeoutMs?: number | undefined;
@@ -71,7 +74,7 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
     createGroup: (handlers, about) =>
       createLaneGroup({ ...connection, ...about, handlers, ...(options.sessionTimeoutMs === undefined ? {} : { sessionTimeoutMs: options.sessionTimeoutMs }) }),
     readLane: (topic, lane, from, to) => readLane(brokers, topic, lane, from, to),
-    execute: executeWith(tools, artifacts, log),
+    execute: executeWith(tools, artifacts, log, options.callbacks ?? callbackSettings(process.env)),
     artifacts,
     clock: systemClock,
     random: systemRandom,

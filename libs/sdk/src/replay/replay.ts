@@ -1,5 +1,5 @@
 import { readFile } from 'node:fs/promises';
-import { Fence, type Message, type MessageOf, type ReportDivergence, type Step } from '@holdfast/protocol';
+import { Fence, isoTime, type Message, type MessageOf, type ReportDivergence, type Step } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolReference } from '../define/tool.js';
 import { messageOf } from '../errors.js';
@@ -208,6 +208,10 @@ function inWords(ending: EndingData): string {
       return `completed partially with ${JSON.stringify(ending.output)}`;
     case 'failed':
       return `failed (${ending.failure.class}): ${ending.failure.message}`;
+    case 'cancelled':
+      return `was cancelled by ${ending.by}: ${ending.reason}`;
+    case 'expired':
+      return `expired at ${isoTime(ending.deadline)}`;
   }
 }
 

@@ -16,7 +16,7 @@ import type { ToolDefinition, ToolReference } from '../define/tool.js';
 import { EffectFailed, EffectRejected, InvalidArguments, MESSAGE_MAX, clipped, type IntentRefusedError, ResultUnreadable, ValueTooLarge, messageOf } from '../errors.js';
 import type { LocalCall } from '../host/port.js';
 import { tooLargeForMessage } from './artifacts.js';
-import { open, type Core } from './core.js';
+import { halted, open, type Core } from './core.js';
 import type { Entry, GroupReports } from './entry.js';
 import { OVERHEAD_BYTES, type Draft } from './outgoing.js';
 import { load } from './loading.js';
@@ -35,6 +35,8 @@ export interface PreparedCall {
 export interface CallMarks {
   readonly repairs?: Step;
   readonly fallbackFor?: Step;
+  /** The wait whose approval allows it. Such a call never fires locally: the approval is looked at when it is sent. */
+  readonly approval?: Step;
 }
 
 /** How soon to ask again whether the hold on the lane is fresh, milliseconds. */
@@ -48,6 +50,8 @@ export class Calls {
   adopted = 0;
   /** Local attempts whose report is still to come. */
   inFlight = 0;
+  /** The run was let go for good. */
+  #cancelled = false;
   /** What came before the code asked for the step again. */
   readonly #early = new Map<Step, { readonly report: Report; readonly seen: boolean }>();
 
@@ -58,10 +62,10 @@ export class Calls {
   ) {}
 
   /** One call, recorded by itself. */
-  call(step: Step, tool: ToolReference, args: unknown, marks: CallMarks = {}): Entry {
+  call(step: Step, tool: ToolReference, args: unknown, marks: CallMarks = {}, target?: string): Entry {
     const recorded = this.recorded(step, tool, args);
     if (recorded !== undefined) return recorded;
-    const prepared = this.prepare(tool, args);
+    const prepared = this.prepare(tool, args, target, marks.approval !== undefined);
     const entry = open(this.core, step, 'call', tool.name);
     entry.args = prepared.args;
     this.core.completions.live(() => this.#intend(entry, prepared, marks));
@@ -91,29 +95,36 @@ export class Calls {
   }
 
   /** Checks the arguments of a new call. Throws a typed error before anything is recorded. */
-  prepare(tool: ToolReference, args: unknown): PreparedCall {
+  prepare(tool: ToolReference, args: unknown, otherwise?: string, granted = false): PreparedCall {
     const what = `the arguments of ${tool.name}@${tool.version}`;
     const sized = toJson(args, what);
     if (tooLargeForMessage(sized.bytes)) throw new ValueTooLarge(what, sized.bytes, INLINE_BYTES_MAX);
     const parsed = tool.input.safeParse(sized.value);
     if (!parsed.success) throw new InvalidArguments(`${what} don't fit its schema: ${clipped(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`).join('; '), MESSAGE_MAX - 300)}`);
-    const target = tool.targetOf(parsed.data);
+    const target = tool.targetOf(parsed.data) ?? otherwise;
     if (target !== undefined && (target.length === 0 || target.length > 500)) throw new InvalidArguments(`the target of ${tool.name}@${tool.version} has ${target.length} characters; it takes 1 to 500`);
     const hosted = this.core.port.hosted(tool.name, tool.version);
-    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: hosted !== undefined && mayFireLocally(hosted) ? hosted : undefined };
+    return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: !granted && hosted !== undefined && mayFireLocally(hosted) ? hosted : undefined };
   }
 
   /** Fires a local attempt whose intent is acknowledged. */
   fire(entry: Entry, call: LocalCall): void {
     const { core } = this;
+    entry.fired = true;
     void core.port
       .fireLocal(call)
       .then((report) => {
         if (core.phase === 'stopped') return;
         if (report !== 'lease_lost') return this.#reported(entry, report);
+        entry.fired = false;
+        if (core.phase === 'let_go') {
+          this.#notFired(entry.step, call.attempt);
+          core.outgoing.flush();
+          return this.#landed(entry);
+        }
         // Nothing fired. Should the lane be lost, this run is abandoned; else the hold is soon fresh again.
         entry.cancel = core.port.after(LEASE_RECHECK_MS, () => {
-          if (core.phase !== 'stopped') this.fire(entry, call);
+          if (!halted(core)) this.fire(entry, call);
         });
       })
       .catch((error: unknown) => core.trouble(`${call.tool.name} at step ${entry.step}: ${messageOf(error)}`));
@@ -125,6 +136,33 @@ export class Calls {
     this.inFlight += 1;
   }
 
+  /** The run is let go: what has not fired by now never will under this fence. */
+  letGo(cancelled: boolean): void {
+    const { completions, history, outgoing } = this.core;
+    this.#cancelled = cancelled;
+    for (const { step, group, ...entry } of completions.open.values()) {
+      // Some of a group may never report: its others are told all the same.
+      for (const { report, bytes } of group?.reported.splice(0) ?? []) outgoing.settle(report, bytes);
+      if (entry.inFlight && !entry.fired && !history.has(step)) this.#notFired(step, 1);
+    }
+    for (const { call, fire, attempt, outcome } of history.calls()) {
+      const entry = completions.open.get(call.step);
+      const isOpen = fire === 'local' && outcome === undefined && (entry === undefined ? history.awaits(call.step) : !entry.fired);
+      if (isOpen) this.#notFired(call.step, attempt);
+    }
+    for (const entry of completions.open.values()) if (!entry.fired) this.#land(entry);
+  }
+
+  /** Whoever gets a run next fires what has not fired; of a cancelled one nobody else would ever say so. */
+  #notFired(step: Step, attempt: number): void {
+    if (this.#cancelled) this.core.outgoing.settle(notFired(step, attempt), OVERHEAD_BYTES);
+  }
+
+  #landed(entry: Entry): void {
+    this.#land(entry);
+    this.onProgress();
+  }
+
   #land(entry: Entry): void {
     if (!entry.inFlight) return;
     entry.inFlight = false;
@@ -133,10 +171,7 @@ export class Calls {
 
   /** A new local call whose intent is acknowledged. */
   fireAcknowledged(entry: Entry, prepared: PreparedCall, tool: ToolDefinition): void {
-    if (entry.settlement !== null) {
-      this.#land(entry); // Refused meanwhile: nothing fires.
-      return this.onProgress();
-    }
+    if (entry.settlement !== null) return this.#landed(entry); // Refused meanwhile: nothing fires.
     const { run, tenant, fence } = this.core;
     const { step } = entry;
     const key = operationKey({ scope: 'run', tenant, run, step, tool: tool.name, target: prepared.target ?? null });
@@ -199,6 +234,7 @@ export class Calls {
   }
 
   #intend(entry: Entry, prepared: PreparedCall, marks: CallMarks): void {
+    if (entry.lost) return;
     const { local } = prepared;
     const fire: Fire = local === undefined ? 'granted' : 'local';
     const data = {
@@ -240,13 +276,14 @@ export class Calls {
     this.#keep(entry, report, (kept, bytes, told) => {
       const { core } = this;
       this.#land(entry);
-      if (entry.group === null) {
+      if (entry.group === null || core.phase === 'let_go') {
         core.outgoing.settle(kept, bytes);
         told();
       } else {
         this.#reportedInGroup(entry.group, { report: kept, bytes, told });
       }
       core.completions.soon();
+      if (core.phase === 'let_go') core.outgoing.flush();
       this.onProgress();
     });
   }
@@ -280,6 +317,16 @@ export class Calls {
     });
   }
 }
+
+/** An attempt that was never made. Of one before it, by a worker that was lost, nobody here knows. */
+const notFired = (step: Step, attempt: number): Report => ({
+  step,
+  attempt,
+  outcome:
+    attempt === 1
+      ? { status: 'failed', failure: { class: 'cancelled', message: 'its run was cancelled before it fired', notApplied: true }, evidence: { kind: 'host' } }
+      : { status: 'unknown', cause: 'host_lost', message: `its run was cancelled before attempt ${attempt} fired; the worker of an earlier one was lost` },
+});
 
 /** Bytes of an outcome's JSON text that are not counted as overhead, an upper bound: one UTF-16 unit is \uXXXX at its longest. */
 function bytesIn(outcome: Exclude<Outcome, { status: 'succeeded' }>): number {

@@ -53,12 +53,35 @@ export class Completions {
   settle(entry: Entry, settlement: Settlement): void {
     if (entry.settlement !== null) return;
     entry.settlement = settlement;
-    if (this.#state === 'running') {
+    if (this.#state === 'running' && !entry.lost) {
       this.#ready.push(entry);
       this.soon();
     } else if (this.open.delete(entry.step)) {
       this.#options.onClosed();
+      this.soon();
     }
+  }
+
+  /** Nothing recorded and nothing that has ended is left to hand over. */
+  get quiet(): boolean {
+    return this.#state === 'running' && this.#caughtUp && this.#loading === 0 && this.#ready.length === this.#nextReady;
+  }
+
+  /**
+   * Nobody is told of what a branch has asked for any more. Calls that are in the log are only closed;
+   * gives what is dropped.
+   */
+  lose(prefix: string): Entry[] {
+    const dropped: Entry[] = [];
+    for (const [step, entry] of this.open) {
+      if (entry.lost || !step.startsWith(prefix)) continue;
+      entry.lost = true;
+      if (entry.kind === 'call' && entry.logged && entry.settlement === null) continue;
+      entry.cancel?.();
+      this.open.delete(step);
+      dropped.push(entry);
+    }
+    return dropped;
   }
 
   /** A recorded value is on its way: until then the replay isn't through. */
@@ -86,15 +109,19 @@ export class Completions {
   /**
    * The code is over: nothing is handed over any more, and calls that are in the log are only closed.
    * What it asked for and was held is asked now: a call that lost a race was made all the same.
+   * Gives what is dropped.
    */
-  end(): void {
+  end(): Entry[] {
     this.#state = 'ended';
     for (const work of this.#held.splice(0)) work();
+    const dropped: Entry[] = [];
     for (const [step, entry] of this.open) {
-      if (entry.logged && entry.settlement === null) continue;
+      if (entry.logged && entry.settlement === null && !entry.waits) continue;
       entry.cancel?.();
       this.open.delete(step);
+      dropped.push(entry);
     }
+    return dropped;
   }
 
   stop(): void {
@@ -128,15 +155,18 @@ export class Completions {
       if (this.#nextObserved === this.#observed.length) this.#sortReady();
       return entry;
     }
-    const entry = this.#ready[this.#nextReady];
-    if (entry === undefined) return undefined;
-    this.#nextReady += 1;
-    if (this.#nextReady === this.#ready.length) {
-      this.#ready = [];
-      this.#nextReady = 0;
+    for (;;) {
+      const entry = this.#ready[this.#nextReady];
+      if (entry === undefined) return undefined;
+      this.#nextReady += 1;
+      if (this.#nextReady === this.#ready.length) {
+        this.#ready = [];
+        this.#nextReady = 0;
+      }
+      if (entry.lost) continue;
+      this.#options.onHandOver(entry.step);
+      return entry;
     }
-    this.#options.onHandOver(entry.step);
-    return entry;
   }
 
   /** The recorded order is through: from here on, recorded outcomes in stream order, then the others as they came. */

@@ -9,10 +9,13 @@ import type { AskedKind, History, Mismatch } from './history.js';
 import type { Outgoing } from './outgoing.js';
 
 /**
- * `running`: the code advances. `ended`: it has returned or thrown. `stopped`: nothing more is sent
- * or handed over; why it stopped decides whether later calls are told.
+ * `running`: the code advances. `ended`: it has returned or thrown. `let_go`: nothing is asked for or
+ * handed over any more, and only ends of what has fired are still reported. `stopped`: not even those.
  */
-export type Phase = 'running' | 'ended' | 'stopped';
+export type Phase = 'running' | 'ended' | 'let_go' | 'stopped';
+
+/** The code makes no further progress here. */
+export const halted = ({ phase }: { readonly phase: Phase }): boolean => phase === 'stopped' || phase === 'let_go';
 
 /** Thrown inside to unwind; the code never sees it. */
 export const HALT = Symbol('halt');
@@ -44,12 +47,16 @@ export interface Core {
 
 /** Finds the durable calls that nobody awaits. */
 export class Tracker {
-  readonly #unawaited = new Map<DurablePromise<unknown>, () => string>();
+  readonly #unawaited = new Map<DurablePromise<unknown>, { readonly step: string; readonly label: () => string }>();
   readonly #strays: string[] = [];
 
-  track<T>(promise: DurablePromise<T>, label: () => string): DurablePromise<T> {
-    this.#unawaited.set(promise, label);
-    promise.whenAwaited(() => this.#unawaited.delete(promise));
+  /** `step`: empty where the ask failed before it became one. */
+  track<T>(promise: DurablePromise<T>, step: string, label: () => string, onAwaited: () => void = () => undefined): DurablePromise<T> {
+    this.#unawaited.set(promise, { step, label });
+    promise.whenAwaited(() => {
+      this.#unawaited.delete(promise);
+      onAwaited();
+    });
     return promise;
   }
 
@@ -60,7 +67,12 @@ export class Tracker {
 
   /** One line for each call that nobody awaited, or whose error nobody took, in the order made. */
   unawaited(): string[] {
-    return [...[...this.#unawaited.values()].map((label) => label()), ...this.#strays];
+    return [...[...this.#unawaited.values()].map(({ label }) => label()), ...this.#strays];
+  }
+
+  /** What a branch asked for that lost a race is nobody's business any more. */
+  lose(prefix: string): void {
+    for (const [promise, { step }] of this.#unawaited) if (step.startsWith(prefix)) this.#unawaited.delete(promise);
   }
 
   clear(): void {
@@ -72,20 +84,23 @@ export class Tracker {
 export function open(core: Core, step: Step, kind: AskedKind, name: string): Entry {
   const entry = new Entry(step, kind, name);
   core.completions.add(entry);
-  void core.tracker.track(entry.promise, () => entry.label);
-  entry.stray = (error) => core.tracker.stray(entry.label, error);
+  // With a wait that is awaited now the code may have come to where it needs no process.
+  void core.tracker.track(entry.promise, step, () => entry.label, entry.waits ? () => core.completions.soon() : undefined);
+  entry.stray = (error) => {
+    if (!entry.lost) core.tracker.stray(entry.label, error);
+  };
   return entry;
 }
 
 /** A promise made of several asks, as durable as each of them. */
-export function joined<T>(core: Core, whole: Promise<T>, label: () => string): DurablePromise<T> {
+export function joined<T>(core: Core, whole: Promise<T>, step: Step, label: () => string): DurablePromise<T> {
   const promise = new DurablePromise<T>((resolve, reject) => {
     whole.then(resolve, (error: unknown) => {
       promise.hush();
       reject(error);
     });
   });
-  return core.tracker.track(promise, label);
+  return core.tracker.track(promise, step, label);
 }
 
 /** The answer to an ask that failed before it became a step. Never an unhandled rejection. */
@@ -96,7 +111,7 @@ export function refuse(core: Core, error: unknown, label: string): Promise<never
     reject = no;
   });
   if (error instanceof RunEnded) promise.whenAwaited(() => undefined);
-  else void core.tracker.track(promise, () => label);
+  else void core.tracker.track(promise, '', () => label);
   promise.hush();
   reject(error);
   return promise;

@@ -2,7 +2,8 @@ import { FinishRun, type Failure, type MessageOf } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import { toJson } from '../define/json.js';
 import { classOf, clipped, InvalidOutput, MESSAGE_MAX, messageOf, NotAwaited } from '../errors.js';
-import type { Core } from './core.js';
+import { halted, type Core } from './core.js';
+import type { Entry } from './entry.js';
 import { OVERHEAD_BYTES } from './outgoing.js';
 import { CompletedPartially } from './run.js';
 
@@ -18,6 +19,8 @@ export interface EndingOptions {
   readonly agent: AgentDefinition;
   /** Local attempts whose report is still to come. */
   inFlight(): number;
+  /** Nobody awaits it any more. */
+  abandon(entry: Entry): void;
   onFinished(): void;
 }
 
@@ -81,6 +84,7 @@ export class Ending {
 
   /** A local attempt has reported, or (`settled`) a call was closed. */
   progressed(settled: boolean): void {
+    if (halted(this.options.core)) return;
     if (settled && this.#contradicted) this.#sent = false;
     this.#send();
   }
@@ -98,7 +102,7 @@ export class Ending {
       }
     }
     core.phase = 'ended';
-    core.completions.end();
+    for (const entry of core.completions.end()) this.options.abandon(entry);
     return true;
   }
 
@@ -124,7 +128,7 @@ export class Ending {
   }
 
   #conclude(prepared: Prepared): void {
-    if (this.options.core.phase === 'stopped') return;
+    if (halted(this.options.core)) return;
     this.#prepared = prepared;
     this.#send();
   }

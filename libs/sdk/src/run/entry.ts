@@ -1,6 +1,6 @@
 import type { Json, Report, Step } from '@holdfast/protocol';
 import { DurablePromise } from './durable.js';
-import { describeAsked, type AskedKind } from './history.js';
+import { describeAsked, isWaitKind, type AskedKind } from './history.js';
 import type { Progress } from './outgoing.js';
 import { ownStray } from './strays.js';
 
@@ -16,6 +16,12 @@ export class Entry {
   rank = Number.POSITIVE_INFINITY;
   /** A local attempt is between its intent and its report. */
   inFlight = false;
+  /** The attempt has begun. */
+  fired = false;
+  /** Asked for by a branch that lost a race: nobody is told of its end. */
+  lost = false;
+  /** A wait that is recorded as awaited by nobody. */
+  abandoned = false;
   /** Its intent is in the log, or on the way there. */
   logged = false;
   /** The host of this process has reported a success of a granted attempt. */
@@ -42,6 +48,11 @@ export class Entry {
       this.#resolve = resolve;
       this.#reject = reject;
     });
+  }
+
+  /** True for what ends by itself or by somebody else, and needs no process. */
+  get waits(): boolean {
+    return isWaitKind(this.kind);
   }
 
   get label(): string {

@@ -1,18 +1,21 @@
-import { ReportDivergence, type Outcome, type Report, type Step } from '@holdfast/protocol';
+import { ReportDivergence, type Outcome, type Report, type Step, type WaitEnd } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolReference } from '../define/tool.js';
-import { clipped, IntentRefusedError, InvalidArguments, messageOf } from '../errors.js';
+import { clipped, InvalidArguments, messageOf, refusalOf, type IntentRefusedError } from '../errors.js';
 import type { RunEar, RunPort } from '../host/port.js';
 import { RunStore, type RunArtifacts } from './artifacts.js';
 import { Calls } from './calls.js';
 import { Completions } from './completions.js';
-import { HALT, Tracker, type Core } from './core.js';
+import type { CallbackSettings } from '../wait/callback.js';
+import type { Parts } from './asking.js';
+import { HALT, halted, Tracker, type Core } from './core.js';
 import { Ending } from './ending.js';
 import type { Grant } from './grant.js';
 import type { Group } from './group.js';
 import { History, type Mismatch, type OnNew } from './history.js';
 import { Outgoing } from './outgoing.js';
-import { Scope, type Parts } from './scope.js';
+import { Scope } from './scope.js';
+import { Waits } from './waits.js';
 import { Work } from './work.js';
 
 export interface RunExecutorOptions {
@@ -22,6 +25,8 @@ export interface RunExecutorOptions {
   readonly tools?: readonly ToolReference[] | undefined;
   readonly port: RunPort;
   readonly artifacts?: RunArtifacts | undefined;
+  /** Absent: a callback can't be waited for. */
+  readonly callbacks?: CallbackSettings | undefined;
   /** Something that an operator should hear of. */
   readonly onTrouble?: ((message: string) => void) | undefined;
   /** Told of each step that is not recorded, before anything of it happens; may throw `HALT` to leave the code waiting there. */
@@ -29,10 +34,14 @@ export interface RunExecutorOptions {
 }
 
 /** What became of a run in this worker. */
-export type RunState = 'running' | 'ending' | 'finished' | 'diverged' | 'abandoned';
+export type RunState = 'running' | 'ending' | 'finished' | 'diverged' | 'abandoned' | 'released';
 
 /** The run isn't ours any more, or nobody's: the code must make no further progress. */
 const LOST: readonly string[] = ['stale_fence', 'fence_required', 'run_ended', 'run_quarantined', 'run_unknown'];
+
+/** An operator holds the run, or has cancelled it. */
+const HELD: readonly string[] = ['run_paused', 'run_cancelled'];
+const UNANSWERED: readonly string[] = ['ReleaseRun', 'AbandonWait'];
 
 /**
  * Advances one run under one fence: runs the agent's code, gives it what is recorded, and asks for
@@ -48,6 +57,7 @@ export class RunExecutor implements RunEar {
   readonly #core: Core;
   readonly #calls: Calls;
   readonly #work: Work;
+  readonly #waits: Waits;
   readonly #ending: Ending;
   readonly #groups = new Map<Step, Group>();
   readonly #refusedSteps = new Set<string>();
@@ -62,9 +72,16 @@ export class RunExecutor implements RunEar {
       this.#resolveFinished = resolve;
     });
     this.#core = this.#makeCore();
-    this.#calls = new Calls(this.#core, () => this.#ending.progressed(false));
+    this.#calls = new Calls(this.#core, () => this.#landed());
     this.#work = new Work(this.#core);
-    this.#ending = new Ending({ core: this.#core, agent: options.agent, inFlight: () => this.#calls.inFlight, onFinished: () => this.#over('finished') });
+    this.#waits = new Waits(this.#core);
+    this.#ending = new Ending({
+      core: this.#core,
+      agent: options.agent,
+      inFlight: () => this.#calls.inFlight,
+      abandon: (entry) => this.#waits.abandon(entry),
+      onFinished: () => this.#over('finished'),
+    });
   }
 
   get state(): RunState {
@@ -99,13 +116,17 @@ export class RunExecutor implements RunEar {
   }
 
   seen(report: Report): void {
-    if (this.#core.phase !== 'stopped') this.#calls.seen(report);
+    if (!halted(this.#core)) this.#calls.seen(report);
   }
 
   settled({ step, attempt, outcome }: { step: Step; attempt: number; outcome: Outcome }): void {
-    if (this.#core.phase === 'stopped') return;
+    if (halted(this.#core)) return;
     this.#calls.settled(step, attempt, outcome);
     if (this.#core.phase === 'ended' && outcome.status !== 'unknown') this.#ending.progressed(true);
+  }
+
+  waitEnded({ step, end }: { step: Step; end: WaitEnd }): void {
+    if (this.#core.phase === 'running') this.#waits.ended(step, end);
   }
 
   tryAnswered({ step, attempt, retryAt }: { step: Step; attempt: number; retryAt: number | null }): void {
@@ -114,26 +135,49 @@ export class RunExecutor implements RunEar {
 
   refused({ intent, step, reason, message }: { intent: string; step?: Step | undefined; reason: string; message: string }): void {
     const core = this.#core;
-    if (core.phase === 'stopped') return;
+    if (halted(core)) return;
     if (LOST.includes(reason)) return this.abandon(`${intent} was refused (${reason}): ${message}`);
+    // It is about to be let go: what the code asked for is asked again, should the run go on.
+    if (HELD.includes(reason)) return;
+    // Time has overtaken it, and nobody waits for an answer.
+    if (UNANSWERED.includes(intent)) return;
     if (intent === 'FinishRun') return this.#ending.refused(reason, message);
     if (step === undefined || intent === 'ReportDivergence') return core.trouble(`${intent} was refused (${reason}): ${message}`);
     // A refusal may be told twice, and of a step that was recorded before.
     if (this.#refusedSteps.has(step) || core.history.has(step)) return;
     this.#refusedSteps.add(step);
-    this.#refusedStep(step, new IntentRefusedError(intent, step, reason, message));
+    this.#refusedStep(step, refusalOf(intent, step, reason, message));
+  }
+
+  dropped(because: string, cancelled = false): void {
+    const core = this.#core;
+    if (this.#state === 'finished' || halted(core)) return;
+    core.phase = 'let_go';
+    this.#calls.letGo(cancelled);
+    core.completions.stop();
+    core.tracker.clear();
+    core.outgoing.letGo();
+    core.outgoing.flush();
+    this.#abort.abort(new Error(`run ${core.run} was let go: ${because}`));
+    this.#landed();
   }
 
   abandon(because: string): void {
-    if (this.#state === 'finished' || this.#core.phase === 'stopped') return;
+    if (this.#state === 'finished' || this.#state === 'released' || this.#core.phase === 'stopped') return;
     this.#halt();
     this.#abort.abort(new Error(`run ${this.#core.run} left this worker: ${because}`));
     this.#over('abandoned');
   }
 
+  /** A local attempt has reported. One that is let go is over with the last of them. */
+  #landed(): void {
+    if (this.#core.phase !== 'let_go') return this.#ending.progressed(false);
+    if (this.#calls.inFlight === 0 && this.#state !== 'released') this.#over('released');
+  }
+
   async #run(input: unknown): Promise<void> {
     const { agent } = this.#options;
-    const parts: Parts = { core: this.#core, calls: this.#calls, work: this.#work, tools: byName(this.#options.tools ?? []), groups: this.#groups };
+    const parts: Parts = { core: this.#core, calls: this.#calls, work: this.#work, waits: this.#waits, callbacks: this.#options.callbacks ?? {}, tools: byName(this.#options.tools ?? []), groups: this.#groups };
     try {
       const result: unknown = await agent.run(new Scope(parts, ''), input);
       this.#ending.returned(result);
@@ -156,6 +200,7 @@ export class RunExecutor implements RunEar {
       return;
     }
     if (entry.kind === 'call') this.#calls.refused(entry, error);
+    else if (entry.waits) this.#waits.refused(entry, error);
     else this.#work.refused(entry, error);
   }
 
@@ -221,8 +266,9 @@ export class RunExecutor implements RunEar {
     };
   }
 
-  /** The code has nothing to be told: what can't wait is sent. */
+  /** The code has nothing to be told: what can't wait is sent, and a run that only waits may be let go. */
   #idle(): void {
+    if (this.#core.phase === 'running' && this.#core.completions.quiet) this.#waits.offerRelease();
     this.#core.outgoing.flush();
   }
 }

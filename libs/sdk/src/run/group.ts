@@ -65,7 +65,8 @@ export class Group {
     return !told;
   }
 
-  #whyNot({ name, version, effect, keyScope }: ToolReference): string {
+  #whyNot({ name, version, effect, keyScope, approval }: ToolReference): string {
+    if (approval !== undefined) return 'tools that need no approval are allowed';
     if (effect === 'irreversible') return 'pure and idempotent effects are allowed, since it may fire again as a whole';
     if (keyScope === 'target') return 'keys of scope "run" are allowed';
     if (this.core.port.hosted(name, version) !== undefined) return 'tools without a limit over all workers (concurrency, targetRemembersKeysFor) are allowed';
@@ -102,6 +103,7 @@ export class Group {
   }
 
   #intend(members: readonly Member[], bytes: number): void {
+    if (members.some(({ entry }) => entry.lost)) return;
     const reports: GroupReports = { missing: members.length, reported: [] };
     const data = {
       step: this.step,

@@ -1,7 +1,11 @@
 import { unreachable } from '@holdfast/kernel';
-import type { HistoryStep, RecordKind, Step } from '@holdfast/protocol';
+import type { HistoryStep, RecordKind, Step, Wait } from '@holdfast/protocol';
+import { nameOfWait } from '../wait/ask.js';
 
-export type AskedKind = 'call' | RecordKind;
+export type AskedKind = 'call' | RecordKind | Wait['kind'];
+
+const WAIT_KINDS: readonly AskedKind[] = ['sleep', 'signal', 'approval', 'callback', 'child'];
+export const isWaitKind = (kind: AskedKind): kind is Wait['kind'] => WAIT_KINDS.includes(kind);
 
 interface Recorded {
   readonly step: HistoryStep;
@@ -30,6 +34,8 @@ export function describe(step: HistoryStep): string {
     case 'record':
     case 'try':
       return describeAsked(step.as, step.name);
+    case 'wait':
+      return describeAsked(step.wait.kind, nameOfWait(step.wait));
     default:
       return unreachable(step);
   }
@@ -45,6 +51,8 @@ export class History {
   readonly #recorded = new Map<Step, Recorded>();
   /** Highest branch recorded below a step at which a group was opened. */
   readonly #branches = new Map<string, number>();
+  /** Highest number recorded in a scope, by the prefix of its steps. */
+  readonly #last = new Map<string, number>();
   #unasked: number;
   readonly #onNew: OnNew | undefined;
 
@@ -55,7 +63,7 @@ export class History {
       const cursor = cursorOf(step);
       const before = this.#recorded.get(cursor);
       this.#recorded.set(cursor, { step, rank: before?.rank ?? rank, asked: false });
-      if (before === undefined) this.#noteBranches(cursor);
+      if (before === undefined) this.#notePlaces(cursor);
     });
     this.#unasked = this.#recorded.size;
   }
@@ -66,6 +74,11 @@ export class History {
 
   has(step: Step): boolean {
     return this.#recorded.has(step);
+  }
+
+  /** Recorded calls. */
+  calls(): Extract<HistoryStep, { kind: 'call' }>[] {
+    return [...this.#recorded.values()].flatMap(({ step }) => (step.kind === 'call' ? [step] : []));
   }
 
   /** The first recorded step that the code has not come to. */
@@ -93,8 +106,16 @@ export class History {
       recorded.asked = true;
       this.#unasked -= 1;
     }
-    const same = recorded.step.kind === 'call' ? kind === 'call' && recorded.step.call.tool.name === name : kind === recorded.step.as && name === recorded.step.name;
-    return same ? { kind: 'recorded', step: recorded.step, rank: recorded.rank } : mismatch(step, describe(recorded.step), asked());
+    return isOf(recorded.step, kind, name) ? { kind: 'recorded', step: recorded.step, rank: recorded.rank } : mismatch(step, describe(recorded.step), asked());
+  }
+
+  /**
+   * Whether code that was changed under this name holds at a place: true where the record says so, and
+   * where nothing is recorded there or beyond; false for a run that went on from there by the code of before.
+   */
+  changed(prefix: string, number: number, name: string): boolean {
+    const recorded = this.#recorded.get(`${prefix}${number}` as Step);
+    return (recorded !== undefined && isOf(recorded.step, 'changed', name)) || (this.#last.get(prefix) ?? 0) < number;
   }
 
   /** The code opens a group of branches at a step. */
@@ -127,13 +148,30 @@ export class History {
     return undefined;
   }
 
-  #noteBranches(step: Step): void {
-    if (!step.includes('.')) return;
+  #notePlaces(step: Step): void {
     const parts = step.split('.');
+    for (let index = 0; index < parts.length; index += 2) {
+      const prefix = parts.slice(0, index).map((part) => `${part}.`).join('');
+      this.#last.set(prefix, Math.max(this.#last.get(prefix) ?? 0, Number(parts[index])));
+    }
     for (let index = 1; index < parts.length; index += 2) {
       const group = parts.slice(0, index).join('.');
       this.#branches.set(group, Math.max(this.#branches.get(group) ?? 0, Number(parts[index])));
     }
+  }
+}
+
+function isOf(step: HistoryStep, kind: AskedKind, name: string): boolean {
+  switch (step.kind) {
+    case 'call':
+      return kind === 'call' && step.call.tool.name === name;
+    case 'wait':
+      return kind === step.wait.kind && nameOfWait(step.wait) === name;
+    case 'record':
+    case 'try':
+      return kind === step.as && name === step.name;
+    default:
+      return unreachable(step);
   }
 }
 

@@ -16,6 +16,13 @@ export interface Draft {
   readonly bytes: number;
   /** Called when Kafka has acknowledged it. */
   readonly onAcknowledged?: (() => void) | undefined;
+  /** What time has overtaken is ignored, and what it carries with it: the order rides on another one as well. */
+  readonly mayBeIgnored?: boolean;
+}
+
+interface Queued {
+  readonly draft: Draft;
+  readonly order: readonly Step[];
 }
 
 export interface OutgoingOptions {
@@ -38,17 +45,18 @@ const STEP_BYTES = 64;
 const roomForObserved = ({ bytes }: Draft): number => Math.max(0, Math.min(OBSERVED_MAX, Math.floor((MESSAGE_BYTES_MAX - bytes) / STEP_BYTES)));
 
 /**
- * The intents of one run, in the order in which they were made. Reports and the observed order ride
- * on the first of them; what is recorded lazily goes before it.
+ * The intents of one run, in the order in which they were made, each with the order in which the code was
+ * told before it. Reports ride on the first of them; what is recorded lazily goes before it.
  */
 export class Outgoing {
   readonly #options: OutgoingOptions;
-  #drafts: Draft[] = [];
+  #queue: Queued[] = [];
   #settles: { readonly report: Report; readonly bytes: number }[] = [];
   #settlesBytes = 0;
   #observed: Step[] = [];
   #urgent = false;
   #flushing = false;
+  #letGo = false;
   #stopped = false;
 
   constructor(options: OutgoingOptions) {
@@ -57,7 +65,7 @@ export class Outgoing {
 
   /** Sent as soon as the code pauses. */
   intent(draft: Draft): void {
-    this.#drafts.push(draft);
+    this.#enqueue(draft);
     if (this.#flushing) return;
     this.#flushing = true;
     queueMicrotask(this.#flushSoon);
@@ -65,13 +73,13 @@ export class Outgoing {
 
   /** Sent with the next intent, and at the latest by `flush`. */
   record(draft: Draft): void {
-    this.#drafts.push(draft);
+    this.#enqueue(draft);
     this.#urgent = true;
   }
 
   /** Sent with the next intent: nothing is lost should it never come. */
   lazily(draft: Draft): void {
-    this.#drafts.push(draft);
+    this.#enqueue(draft);
   }
 
   settle(report: Report, bytes: number): void {
@@ -94,9 +102,25 @@ export class Outgoing {
     if (this.#urgent) this.#send();
   }
 
+  /** Asks for nothing more; ends of what has fired are still told. */
+  letGo(): void {
+    this.#letGo = true;
+    this.#queue = [];
+    this.#observed = [];
+  }
+
   stop(): void {
     this.#stopped = true;
-    this.#drafts = [];
+    this.#queue = [];
+  }
+
+  /**
+   * With it goes the order in which the code was told until now. All that this names is in the log before it,
+   * so that a write that is cut off never leaves an order of what was lost.
+   */
+  #enqueue(draft: Draft): void {
+    this.#queue.push({ draft, order: this.#observed });
+    this.#observed = draft.mayBeIgnored === true ? [...this.#observed] : [];
   }
 
   readonly #flushSoon = (): void => {
@@ -105,11 +129,12 @@ export class Outgoing {
   };
 
   #send(): void {
-    if (this.#stopped || (this.#drafts.length === 0 && this.#settles.length === 0)) return;
-    const drafts = this.#drafts;
-    this.#drafts = [];
+    if (this.#stopped || (this.#queue.length === 0 && this.#settles.length === 0)) return;
+    const queue = this.#queue;
+    this.#queue = [];
     this.#urgent = false;
-    const all = this.#settles.length + this.#observed.length === 0 ? drafts : [...this.#tell(drafts[0]), ...drafts];
+    const all = this.#settles.length === 0 ? [] : this.#reports(queue[0]);
+    for (const { draft, order } of queue) all.push(...this.#ordered(draft, order));
     const { port, run, tenant } = this.#options;
     void port
       .intend(
@@ -118,35 +143,46 @@ export class Outgoing {
         all.map(({ message }) => message),
       )
       .then(() => {
-        if (this.#stopped) return;
+        if (this.#stopped || this.#letGo) return;
         for (const { onAcknowledged } of all) onAcknowledged?.();
       })
       .catch((error: unknown) => this.#options.onLost(error));
   }
 
   /**
-   * Puts reports and order on the first intent; reports that don't fit go before it in messages of
-   * their own, given back. Without an intent only reports are told: the order matters to the next
-   * intent alone, and is recorded with it for certain.
+   * Puts reports on the first intent; those that don't fit go before it in messages of their own, given
+   * back. Without an intent only reports are told: the order matters to the next intent alone.
    */
-  #tell(first: Draft | undefined): Draft[] {
+  #reports(first: Queued | undefined): Draft[] {
     const extra: Draft[] = [];
     while (first === undefined ? this.#settles.length > 0 : !this.#fits(first)) {
       const target = this.#reportDraft();
       extra.push(target);
       this.#loadSettles(target);
-      if (first !== undefined && this.#settles.length === 0) this.#loadObserved(target, Math.min(OBSERVED_MAX, this.#observed.length - roomForObserved(first)));
     }
-    if (first !== undefined) {
-      this.#loadSettles(first);
-      this.#loadObserved(first, this.#observed.length);
-    }
+    if (first !== undefined) this.#loadSettles(first.draft);
     return extra;
   }
 
-  #fits(draft: Draft): boolean {
-    if (this.#settles.length > SETTLES_MAX || this.#observed.length > roomForObserved(draft)) return false;
-    return this.#settles.length === 0 || draft.bytes + this.#settlesBytes + this.#observed.length * STEP_BYTES <= MESSAGE_BYTES_MAX;
+  #fits({ draft, order }: Queued): boolean {
+    if (this.#settles.length === 0) return true;
+    return this.#settles.length <= SETTLES_MAX && order.length <= OBSERVED_MAX && draft.bytes + this.#settlesBytes + order.length * STEP_BYTES <= MESSAGE_BYTES_MAX;
+  }
+
+  /** An intent with the order that goes with it; what doesn't fit goes before it in messages of its own. */
+  #ordered(draft: Draft, order: readonly Step[]): Draft[] {
+    const room = roomForObserved(draft);
+    const extra: Draft[] = [];
+    let told = 0;
+    while (order.length - told > room) {
+      const target = this.#reportDraft();
+      const count = Math.min(OBSERVED_MAX, order.length - told - room);
+      target.progress.observed = order.slice(told, told + count);
+      told += count;
+      extra.push(target);
+    }
+    if (told < order.length) draft.progress.observed = order.slice(told);
+    return [...extra, draft];
   }
 
   #loadSettles({ progress, bytes }: Draft): void {
@@ -161,11 +197,6 @@ export class Outgoing {
     const settles = this.#settles.splice(0, count);
     for (const settle of settles) this.#settlesBytes -= settle.bytes;
     progress.settles = settles.map(({ report }) => report);
-  }
-
-  /** The order is told only once all that it names is: with or after the last report. */
-  #loadObserved({ progress }: Draft, count: number): void {
-    if (count > 0) progress.observed = this.#observed.splice(0, count);
   }
 
   #reportDraft(): Draft {

@@ -1,7 +1,10 @@
-import type { ArtifactRef, Failure, Json, RunId, Step, Tenant, Usage } from '@holdfast/protocol';
+import type { ArtifactRef, Failure, Json, Named, RunId, Step, Tenant, Usage } from '@holdfast/protocol';
 import type { z } from 'zod';
 import type { JsonCompatible } from '../define/json.js';
+import type { AgentReference } from '../define/agent.js';
 import type { ToolReference } from '../define/tool.js';
+import type { Approval, ApprovalOptions, ChildOptions } from '../wait/ask.js';
+import type { DeadlineOptions, When } from '../wait/when.js';
 
 /** What recorded work gets: which try this is, and a signal that aborts when the run leaves this worker. */
 export interface Try {
@@ -40,6 +43,21 @@ export interface ToolCallOptions<Args> {
   repair?(failure: Failure, args: Args): Promise<Args | undefined> | Args | undefined;
   /** `throw`: the contract's fallback is not called, the failure is thrown. */
   readonly fallback?: 'throw' | undefined;
+  /**
+   * What `run.approval` gave for exactly this tool and these arguments. Used up with the call; mended
+   * arguments, and a fallback, need another one.
+   */
+  readonly approval?: Approval<Args> | undefined;
+}
+
+/** A wait for a third party's answer. */
+export interface Callback<T> {
+  /** Shows that whoever answers was asked; the same on every replay. Give it, or the URL, to the third party and to nobody else. */
+  readonly token: string;
+  /** Where the answer is to be sent. @throws NotConfigured when this worker doesn't know where the gateway is */
+  readonly url: string;
+  /** Await it. @throws WaitExpired, InvalidPayload */
+  readonly answer: Promise<T>;
 }
 
 /** Made by `run.completePartially`; returned by the agent, it ends the run so. */
@@ -68,7 +86,8 @@ export interface Run {
    * @throws EffectRejected the business said no
    * @throws EffectFailed it did not happen, and the ledger has given up
    * @throws InvalidArguments, NotJson, ValueTooLarge before anything is recorded
-   * @throws IntentRefusedError the orchestrator refused it: a budget, a deadline, a conflict
+   * @throws IntentRefusedError the orchestrator refused it, `reason` says why; as BudgetExhausted, ApprovalRequired or
+   *   ApprovalInvalid where that is the reason
    */
   call<Input extends z.ZodType, Output extends z.ZodType>(tool: ToolReference<Input, Output>, args: z.input<Input>, options?: ToolCallOptions<z.input<Input>>): Promise<z.output<Output>>;
   /**
@@ -99,6 +118,53 @@ export interface Run {
    * then rejects with the error of the branch that failed first, if any.
    */
   all<T extends readonly unknown[]>(branches: readonly [...{ [I in keyof T]: Branch<T[I]> }], options?: GroupOptions): Promise<T>;
+
+  /**
+   * Runs branches side by side until the first is over, and settles as that one does. The others make no
+   * further progress: what they wait for is abandoned; their calls that are intended already go on and are
+   * recorded. Which branch is first is recorded, and a replay takes the same one.
+   */
+  race<T extends readonly unknown[]>(branches: readonly [...{ [I in keyof T]: Branch<T[I]> }]): Promise<T[number]>;
+
+  /** Waits for so long (from now), or until a moment, without holding a process: `run.sleep('2 days')`. */
+  sleep(when: When): Promise<void>;
+
+  /**
+   * Waits for a signal of this name that fits the schema; one that came before counts, each once, in order.
+   * @throws WaitExpired at its deadline
+   * @throws InvalidPayload what was taken doesn't fit what the schema says by now
+   */
+  signal<Schema extends z.ZodType>(name: string, schema: Schema, options?: DeadlineOptions): Promise<z.output<Schema>>;
+
+  /**
+   * Asks people whether a tool may be called with these arguments, and gives what the call then needs:
+   * `run.call(tool, approval.args, { approval })`.
+   * @throws ApprovalRejected with the person's feedback
+   * @throws WaitExpired nobody decided in time
+   */
+  approval<Input extends z.ZodType>(options: ApprovalOptions<Input>): Promise<Approval<z.input<Input>>>;
+
+  /**
+   * Waits for a third party, which answers with the token. `token` is there at once; `answer` comes later.
+   * @throws NotConfigured when this worker has no secret to make tokens with
+   */
+  callback<Schema extends z.ZodType>(schema: Schema, options?: DeadlineOptions): Callback<z.output<Schema>>;
+
+  /**
+   * Starts another run and waits for its output.
+   * @throws ChildFailed it ended otherwise than completed, or ran out of time before it had an output
+   * @throws WaitExpired it took longer than the deadline allows
+   */
+  child<Input extends z.ZodType, Output extends z.ZodType>(agent: AgentReference<Input, Output>, input: z.input<Input>, options?: ChildOptions): Promise<z.output<Output>>;
+  child(agent: Named & { readonly input?: never }, input: Json, options?: ChildOptions): Promise<Json>;
+
+  /**
+   * Guards code that was changed while runs were open: true where this run comes to this place with
+   * nothing recorded here or beyond, which is then recorded; false where it went on from here by the code
+   * of before. Each place decides for itself: ask once and keep the answer where several must agree.
+   * Keep it in the code, with both branches, while runs are open that came by here.
+   */
+  changed(name: string): boolean;
 
   /** Keeps bytes, text or JSON as an artifact, and gives the reference to pass to tools. */
   artifact(name: string, data: Uint8Array | string | Json, mediaType?: string): Promise<ArtifactRef>;

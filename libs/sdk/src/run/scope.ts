@@ -1,70 +1,25 @@
-import { Step, type ArtifactRef, type Json, type RunId, type Tenant } from '@holdfast/protocol';
+import { Step, type ArtifactRef, type Json, type Named } from '@holdfast/protocol';
+import type { z } from 'zod';
+import type { AgentReference } from '../define/agent.js';
 import type { ToolReference } from '../define/tool.js';
-import { GroupNotAllowed, InvalidArguments, messageOf, RunEnded, UnregisteredTool, WrongScope } from '../errors.js';
-import type { CallMarks, Calls } from './calls.js';
-import { HALT, joined, refuse, type Core } from './core.js';
+import { GroupNotAllowed, InvalidArguments, messageOf, WrongScope } from '../errors.js';
+import { approvalAsk, callbackAsk, childAsk, signalAsk, sleepAsk, type Approval, type ApprovalOptions, type ChildOptions, type WaitAsk } from '../wait/ask.js';
+import { callbackToken, callbackUrl } from '../wait/callback.js';
+import type { DeadlineOptions, When } from '../wait/when.js';
+import { Asking, Life, nameOf, type Parts } from './asking.js';
+import type { CallMarks } from './calls.js';
+import { HALT, joined, refuse } from './core.js';
 import { never } from './durable.js';
 import type { Entry } from './entry.js';
 import { Group, GROUP_CALLS_MAX } from './group.js';
+import { GroupBranch } from './group-branch.js';
 import { mayMend, mend, type Asked } from './mending.js';
-import { CompletedPartially, type Branch, type GroupOptions, type Run, type ToolCallOptions } from './run.js';
+import type { Branch, Callback, GroupOptions, Run, ToolCallOptions } from './run.js';
 import { toJson } from '../define/json.js';
-import type { Task, Work } from './work.js';
-
-/** What every scope of one run shares. */
-export interface Parts {
-  readonly core: Core;
-  readonly calls: Calls;
-  readonly work: Work;
-  /** Tools that can be called by name. */
-  readonly tools: ReadonlyMap<string, ToolReference>;
-  readonly groups: Map<Step, Group>;
-}
+import type { Task } from './work.js';
 
 const NAME_MAX = 200;
 const encoder = new TextEncoder();
-
-/** The members that every scope has alike; where a step's number comes from is each one's own. */
-abstract class Asking {
-  constructor(protected readonly parts: Parts) {}
-
-  get id(): RunId {
-    return this.parts.core.run;
-  }
-
-  get tenant(): Tenant {
-    return this.parts.core.tenant;
-  }
-
-  get degraded(): readonly Step[] {
-    return this.parts.core.degraded.toSorted(byCursor);
-  }
-
-  completePartially<Output>(output: Output, because: string): CompletedPartially<Output> {
-    return new CompletedPartially(output, because);
-  }
-
-  protected tool(called: ToolReference | string): ToolReference {
-    if (typeof called === 'string') {
-      const tool = this.parts.tools.get(called);
-      if (tool === undefined) throw new UnregisteredTool(`no tool "${called}" is registered with this worker; registered: ${[...this.parts.tools.keys()].filter((name) => !name.includes('@')).join(', ') || 'none'}`);
-      return tool;
-    }
-    // Callers without types can pass anything.
-    const given: unknown = called;
-    if (typeof given === 'object' && given !== null && 'kind' in given && given.kind === 'tool' && 'targetOf' in given) return called;
-    throw new UnregisteredTool(`run.call takes a tool made by defineTool or referTool, or the name of a registered one; it got ${typeof given}`);
-  }
-
-  /** What must hold before any durable ask. */
-  protected check(): void {
-    const { core } = this.parts;
-    if (core.phase === 'stopped') throw HALT;
-    if (core.phase === 'ended') throw new RunEnded(`run ${core.run} has ended: a durable call after the end changes nothing`);
-    if (core.insideWork) throw new WrongScope('a durable call inside the work of run.step or run.model: on a replay that work is not done again; make the call outside it');
-    if (core.refusedAfterwards !== null) throw core.refusedAfterwards;
-  }
-}
 
 /** The run as one scope of the code sees it: the whole run, or one branch of a group. */
 export class Scope extends Asking implements Run {
@@ -76,8 +31,9 @@ export class Scope extends Asking implements Run {
     parts: Parts,
     /** Empty for the run itself, `3.1.` for the first branch of the group at step 3. */
     private readonly prefix: string,
+    life = new Life(),
   ) {
-    super(parts);
+    super(parts, life);
   }
 
   // The overloads of `Run.call` are its contract; what comes back is what was recorded.
@@ -86,7 +42,8 @@ export class Scope extends Asking implements Run {
     let tool: ToolReference | undefined;
     const first = this.#ask(called, (step) => {
       tool = this.tool(called);
-      entry = this.parts.calls.call(step, tool, args);
+      const { approval } = options;
+      entry = this.parts.calls.call(step, tool, args, approval === undefined ? {} : { approval: approval.step }, approval?.target);
       return entry.promise;
     });
     if (entry === undefined || tool === undefined || !mayMend(tool, options)) return first;
@@ -103,7 +60,7 @@ export class Scope extends Asking implements Run {
       },
       entry,
     ) as Promise<never>;
-    return joined(core, whole, () => label);
+    return joined(core, whole, entry.step, () => label);
   }
 
   /** Answers a failed call of this scope. A branch that is over takes no further step; an open group doesn't matter to what isn't the code's own ask. */
@@ -164,8 +121,80 @@ export class Scope extends Asking implements Run {
       const whole = this.#branchesOf(step, branches as readonly Branch<unknown>[], asOne).finally(() => {
         if (this.#openGroup === step) this.#openGroup = null;
       });
-      return joined(core, whole, () => `run.all at step ${step}`);
+      return joined(core, whole, step, () => `run.all at step ${step}`);
     });
+  }
+
+  race<T extends readonly unknown[]>(branches: readonly [...{ [I in keyof T]: Branch<T[I]> }]): Promise<T[number]> {
+    const { core } = this.parts;
+    return this.#ask('race', (step) => {
+      if (branches.length === 0) throw new InvalidArguments('run.race takes at least one branch: none would never settle');
+      const mismatch = core.history.askGroup(step, branches.length, false);
+      if (mismatch !== undefined) return core.diverge(mismatch);
+      this.#openGroup = step;
+      const whole = this.#firstOf(step, branches as readonly Branch<unknown>[]).finally(() => {
+        if (this.#openGroup === step) this.#openGroup = null;
+      });
+      return joined(core, whole, step, () => `run.race at step ${step}`);
+    });
+  }
+
+  sleep(when: When): Promise<void> {
+    return this.#wait(sleepAsk(when));
+  }
+
+  signal<Schema extends z.ZodType>(name: string, schema: Schema, options: DeadlineOptions = {}): Promise<z.output<Schema>> {
+    return this.#wait(signalAsk(name, schema, options));
+  }
+
+  approval<Input extends z.ZodType>(options: ApprovalOptions<Input>): Promise<Approval<z.input<Input>>> {
+    return this.#wait(approvalAsk(options as unknown as ApprovalOptions));
+  }
+
+  child(agent: AgentReference | Named, input: unknown, options: ChildOptions = {}): Promise<never> {
+    const { core, waits } = this.parts;
+    return this.#ask(agent.name, (step) => waits.start(step, childAsk(agent, input, { run: core.run, step }, options)).promise);
+  }
+
+  callback<Schema extends z.ZodType>(schema: Schema, options: DeadlineOptions = {}): Callback<z.output<Schema>> {
+    const { core, waits, callbacks } = this.parts;
+    try {
+      const step = this.#take(false);
+      const token = callbackToken(callbacks, { tenant: core.tenant, run: core.run, step });
+      // It was checked by the schema before it is handed over.
+      const answer = waits.start(step, callbackAsk(token, schema, options)).promise as Promise<z.output<Schema>>;
+      return {
+        token,
+        answer,
+        get url() {
+          return callbackUrl(callbacks, core.run, step, token);
+        },
+      };
+    } catch (error) {
+      // Code that must not go on gets a value rather than an error that it might act upon.
+      if (error === HALT) return { token: '', url: '', answer: never() };
+      throw error;
+    }
+  }
+
+  changed(name: string): boolean {
+    const { core, work } = this.parts;
+    try {
+      this.#mayTake(false);
+      if (!core.history.changed(this.prefix, this.#count + 1, named(name))) return false;
+      return work.value(this.#take(false), 'changed', () => true, name);
+    } catch (error) {
+      if (error === HALT) return false;
+      throw error;
+    }
+  }
+
+  /** The race that this scope was a branch of is decided, and it lost: what it has asked for concerns nobody. */
+  lose(): void {
+    this.life.lose();
+    const { core, waits } = this.parts;
+    core.tracker.lose(this.prefix);
+    for (const entry of core.completions.lose(this.prefix)) waits.abandon(entry);
   }
 
   /** The branch's code has returned: nothing more may be asked of it. */
@@ -184,7 +213,7 @@ export class Scope extends Asking implements Run {
     const results: unknown[] = new Array<unknown>(branches.length);
     const running = branches.map(async (branch, index) => {
       const number = index + 1;
-      const scope = group === null ? new Scope(this.parts, `${step}.${number}.`) : new GroupBranch(this.parts, group, number);
+      const scope = group === null ? new Scope(this.parts, `${step}.${number}.`, this.life) : new GroupBranch(this.parts, this.life, group, number);
       try {
         results[index] = await branch(scope as Run);
         group?.over(number);
@@ -205,17 +234,52 @@ export class Scope extends Asking implements Run {
     return results;
   }
 
+  /** Runs all branches until the first is over. Which one that is follows from the recorded order in which they were told. */
+  #firstOf(step: Step, branches: readonly Branch<unknown>[]): Promise<unknown> {
+    const { core } = this.parts;
+    const scopes = branches.map((_, index) => new Scope(this.parts, `${step}.${index + 1}.`, new Life(this.life)));
+    return new Promise((resolve, reject) => {
+      let over = false;
+      const decide = (winner: Scope, tell: () => void): void => {
+        if (over) return;
+        over = true;
+        if (core.phase === 'running') for (const scope of scopes) if (scope !== winner) scope.lose();
+        try {
+          winner.endBranch();
+          tell();
+        } catch (error) {
+          if (error !== HALT) reject(error);
+        }
+      };
+      for (const [index, scope] of scopes.entries()) {
+        const branch = async (): Promise<unknown> => branches[index]?.(scope);
+        branch().then(
+          (value) => decide(scope, () => resolve(value)),
+          (error: unknown) => decide(scope, () => reject(error)),
+        );
+      }
+    });
+  }
+
+  #wait<T>(ask: WaitAsk<T>): Promise<never> {
+    return this.#ask(ask.name, (step) => this.parts.waits.start(step, ask).promise);
+  }
+
   #stepAt(number: number): Step {
     return `${this.prefix}${number}` as Step;
   }
 
-  /** Takes the next number of the scope: for the code, or to answer a failed call of it. */
-  #take(answers: boolean): Step {
+  /** Whether the scope may take its next number: for the code, or to answer a failed call of it. */
+  #mayTake(answers: boolean): void {
     this.check();
     if (this.#openGroup !== null && !answers) {
       throw new WrongScope(`the group at step ${this.#openGroup} is open: inside it use the run that each branch is given, (run) => run.call(…), and await run.all before going on`);
     }
     if (this.#over) throw new WrongScope(`the branch ${this.prefix.slice(0, -1)} is over: its run can't be used any more`);
+  }
+
+  #take(answers: boolean): Step {
+    this.#mayTake(answers);
     const step = this.#stepAt(this.#count + 1);
     if (this.prefix.length > DEEP_ENOUGH && !Step.safeParse(step).success) throw new WrongScope(`step ${step}: groups are nested too deep`);
     this.#count += 1;
@@ -248,70 +312,9 @@ export class Scope extends Asking implements Run {
 /** Steps no longer than this are cursors by construction. */
 const DEEP_ENOUGH = 12;
 
-/** One branch of a group that is recorded as one: it can make its call and nothing else. */
-class GroupBranch extends Asking {
-  #over = false;
-
-  constructor(
-    parts: Parts,
-    private readonly group: Group,
-    private readonly branch: number,
-  ) {
-    super(parts);
-  }
-
-  call(called: ToolReference | string, args: unknown, options: ToolCallOptions<unknown> = {}): Promise<unknown> {
-    const step = `${this.group.step}.${this.branch}` as Step;
-    try {
-      this.check();
-      if (this.#over) throw new WrongScope(`the branch ${step} is over: its run can't be used any more`);
-      if (options.repair !== undefined) throw this.#error('mending a call');
-      return this.group.call(this.branch, step, this.tool(called), args);
-    } catch (error) {
-      return refuse(this.parts.core, error, `${nameOf(called)} at step ${step} (${messageOf(error)})`);
-    }
-  }
-
-  step = (): Promise<never> => this.#no('run.step');
-  model = (): Promise<never> => this.#no('run.model');
-  artifact = (): Promise<never> => this.#no('run.artifact');
-  all = (): Promise<never> => this.#no('run.all');
-  now = (): never => this.#never('run.now');
-  random = (): never => this.#never('run.random');
-  uuid = (): never => this.#never('run.uuid');
-
-  endBranch(): void {
-    this.#over = true;
-  }
-
-  #error(what: string): GroupNotAllowed {
-    return new GroupNotAllowed(`${what} in a branch of the group at step ${this.group.step}: with checkpoint "group" each branch makes exactly one call; leave the option out to record each step`);
-  }
-
-  #no(what: string): Promise<never> {
-    return refuse(this.parts.core, this.#error(what), what);
-  }
-
-  #never(what: string): never {
-    throw this.#error(what);
-  }
-}
-
-/** `2` before `10`, and both before `10.1`. */
-function byCursor(a: Step, b: Step): number {
-  const [left, right] = [a.split('.').map(Number), b.split('.').map(Number)];
-  const at = left.findIndex((part, index) => part !== right[index]);
-  return at === -1 ? left.length - right.length : (left[at] ?? 0) - (right[at] ?? 0);
-}
-
 function named(name: string): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= NAME_MAX) return name;
   throw new InvalidArguments(`a recorded step takes a name of 1 to ${NAME_MAX} characters`);
-}
-
-function nameOf(what: unknown): string {
-  if (typeof what === 'string') return what;
-  return typeof what === 'object' && what !== null && 'name' in what ? String(what.name) : 'a call';
 }
 
 function bytesOf(data: Uint8Array | string | Json, what: string): [bytes: Uint8Array, mediaType: string] {

@@ -49,16 +49,16 @@ export class Work {
   }
 
   /** A time, a number, an id: made at once, recorded with the next intent. */
-  value<T extends Json>(step: Step, kind: Extract<RecordKind, 'now' | 'random' | 'uuid'>, make: () => T): T {
+  value<T extends Json>(step: Step, kind: Extract<RecordKind, 'now' | 'random' | 'uuid' | 'changed'>, make: () => T, name: string = kind): T {
     const { core } = this;
-    const answer = core.history.ask(step, kind, kind);
+    const answer = core.history.ask(step, kind, name);
     if (answer.kind === 'mismatch') return core.diverge(answer.mismatch);
     if (answer.kind === 'recorded' && answer.step.kind === 'record') {
       if ('value' in answer.step.result) return answer.step.result.value as T;
       throw new ResultUnreadable(step, `a ${kind} is recorded without its value`);
     }
     const value = make();
-    core.outgoing.lazily(this.#draft(step, kind, kind, { stored: { value }, bytes: 60, value, usage: undefined }));
+    core.outgoing.lazily(this.#draft(step, kind, name, { stored: { value }, bytes: 60, value, usage: undefined }));
     return value;
   }
 
@@ -108,7 +108,7 @@ export class Work {
 
   #try(entry: Entry, running: Running): void {
     const { core } = this;
-    if (core.phase !== 'running') return;
+    if (core.phase !== 'running' || entry.lost) return;
     this.#running.set(entry.step, running);
     try {
       core.insideWork = true;
@@ -128,12 +128,12 @@ export class Work {
 
   #done(entry: Entry, running: Running, result: unknown): void {
     const { core } = this;
-    if (core.phase !== 'running') return;
+    if (core.phase !== 'running' || entry.lost) return;
     try {
       const kept = this.#keep(entry, running.task, result);
-      if (!(kept instanceof Promise)) return this.#record(entry, kept);
+      if (!(kept instanceof Promise)) return this.#record(entry, running, kept);
       kept.then(
-        (done) => this.#record(entry, done),
+        (done) => this.#record(entry, running, done),
         (error: unknown) => this.#failed(entry, running, error),
       );
     } catch (error) {
@@ -153,12 +153,12 @@ export class Work {
     return { ...kept, value, usage };
   }
 
-  #record(entry: Entry, done: Done): void {
+  #record(entry: Entry, running: Running, done: Done): void {
     const { core } = this;
-    if (core.phase !== 'running') return;
+    if (core.phase !== 'running' || entry.lost) return;
+    const { task } = running;
     this.#running.delete(entry.step);
-    if (entry.kind === 'call') return;
-    core.outgoing.record(this.#draft(entry.step, entry.kind, entry.name, done));
+    core.outgoing.record(this.#draft(entry.step, task.kind, task.name, done));
     core.completions.settle(entry, { ok: true, value: done.value });
   }
 
@@ -169,10 +169,10 @@ export class Work {
 
   #failed(entry: Entry, { task, attempt }: Running, error: unknown): void {
     const { core } = this;
-    if (core.phase !== 'running' || entry.kind === 'call') return;
+    if (core.phase !== 'running' || entry.lost) return;
     const failure = { class: classOf(error), message: messageOf(error) };
     entry.failure = new StepFailed(`${task.kind} ${task.name}`, entry.step, failure, { cause: error });
-    const data = { step: entry.step, kind: entry.kind, name: task.name, attempt, failure, fence: core.fence };
+    const data = { step: entry.step, kind: task.kind, name: task.name, attempt, failure, fence: core.fence };
     const draft: Draft = { message: ReportTry(data), progress: data, bytes: OVERHEAD_BYTES + MESSAGE_MAX * 6 };
     entry.progress = draft.progress;
     core.outgoing.intent(draft);

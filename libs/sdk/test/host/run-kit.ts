@@ -34,6 +34,8 @@ export class TestRuns {
       settled: tell('settled'),
       tryAnswered: tell('tryAnswered'),
       refused: tell('refused'),
+      waitEnded: tell('waitEnded'),
+      dropped: tell('dropped'),
       abandon: (because) => void (run.abandoned = because),
     };
   };

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { Fence, IntentRefused, Step, StepSettled, topics, TryAnswered, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
+import { Fence, IntentRefused, RunDropped, Step, StepSettled, topics, TryAnswered, WaitSettled, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
 import { fromService, give, ORCHESTRATOR, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
 import { AGENT, fromOrchestrator, granted, TestRuns } from './run-kit.js';
 
@@ -85,6 +85,30 @@ test('answers reach the executor whose fence they name', async () => {
     { what: 'tryAnswered', about: { step, attempt: 2, retryAt: null } },
     { what: 'refused', about: { intent: 'CallTool', step, reason: 'unknown_tool', message: 'no such tool' } },
   ]);
+});
+
+test('the end of a wait, and the word that it is let go, reach the executor whose fence they name; then it is forgotten', async () => {
+  await grant([1]);
+  const step = Step.parse('1');
+  const end = { status: 'expired', deadline: 5 } as const;
+  fromOrchestrator(made.broker, 0, WaitSettled({ ...me, step, end }));
+  fromOrchestrator(made.broker, 0, WaitSettled({ ...me, fence: Fence.parse(7), step, end }));
+  fromOrchestrator(made.broker, 0, RunDropped({ ...me, fence: Fence.parse(7), because: 'another' }));
+  fromOrchestrator(made.broker, 0, RunDropped({ ...me, because: 'it waits' }));
+  fromOrchestrator(made.broker, 0, WaitSettled({ ...me, step, end }));
+  await settle();
+  expect(runs.last.told).toEqual([{ what: 'waitEnded', about: { step, end } }, { what: 'dropped', about: 'it waits' }]);
+  expect(runs.last.abandoned).toBeUndefined();
+  await grant([2]);
+  expect(runs.all).toHaveLength(2);
+  expect(runs.all[0]?.abandoned).toBeUndefined();
+});
+
+test('a run that is let go before all pages of its grant have come is not begun', async () => {
+  await grant([1, { page: 1, pages: 2, steps: [recorded('1')] }]);
+  fromOrchestrator(made.broker, 0, RunDropped({ ...me, because: 'paused' }));
+  await grant([1, { page: 2, pages: 2, steps: [recorded('2')] }]);
+  expect(runs.all).toEqual([]);
 });
 
 test('a message that the orchestrator published twice is taken once', async () => {

@@ -44,6 +44,8 @@ export interface ToolCall {
 export type RunEnd =
   | { readonly status: 'completed' | 'completed_partially'; readonly output: Json }
   | { readonly status: 'failed'; readonly message: string }
+  | { readonly status: 'cancelled'; readonly reason: string }
+  | { readonly status: 'expired'; readonly deadline: number }
   /** Nobody knows whether these steps happened: the run waits for evidence, it does not guess. */
   | { readonly status: 'blocked'; readonly unknown: readonly { readonly step: string; readonly tool: string }[] }
   | { readonly status: 'quarantined'; readonly because: string }
@@ -257,8 +259,16 @@ export class TestWorld {
     switch (run.status) {
       case 'ended': {
         const { ending } = run;
-        if (ending.status === 'failed') return { status: 'failed', message: ending.failure.message };
-        return { status: ending.status, output: 'value' in ending.output ? ending.output.value : null };
+        switch (ending.status) {
+          case 'failed':
+            return { status: 'failed', message: ending.failure.message };
+          case 'cancelled':
+            return { status: 'cancelled', reason: ending.reason };
+          case 'expired':
+            return ending;
+          default:
+            return { status: ending.status, output: ending.output !== undefined && 'value' in ending.output ? ending.output.value : null };
+        }
       }
       case 'quarantined':
         return { status: 'quarantined', because: run.because };

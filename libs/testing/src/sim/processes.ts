@@ -1,4 +1,4 @@
-import { orchestrator, RunHandlers } from '@holdfast/orchestrator';
+import { orchestrator, RunHandlers, WaitHandlers } from '@holdfast/orchestrator';
 import { EffectHandlers, ledger } from '@holdfast/ledger';
 import { DEFAULT_POOL, serviceSource, topics, WorkerId, type Message } from '@holdfast/protocol';
 import { Loop, openContractBook, SchemaChecker, type LaneGroupHandlers, type Service } from '@holdfast/runtime';
@@ -43,7 +43,10 @@ export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>
   around.core.trace(name, 'starts');
   switch (kind) {
     case 'orchestrator':
-      return startLoop(around, process, around.databases.orchestrator, (contracts) => orchestrator(new RunHandlers(contracts, checker)));
+      return startLoop(around, process, around.databases.orchestrator, (contracts) => {
+        const runs = new RunHandlers(contracts, checker);
+        return orchestrator(runs, new WaitHandlers(runs, contracts));
+      });
     case 'ledger':
       return startLoop(around, process, around.databases.ledger, (contracts) => ledger(new EffectHandlers(contracts, serviceSource('ledger', '1'))));
     case 'worker':

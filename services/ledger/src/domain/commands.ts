@@ -26,6 +26,8 @@ export type EffectCommand =
     } & Sending)
   /** An attempt's end, from its host or through the run's worker. */
   | ({ readonly type: 'report'; readonly step: Step; readonly attempt: Attempt; readonly outcome: Outcome; readonly local?: Settled['local'] } & Sending)
+  /** The run is cancelled: nothing more of it is sent. `immediate`: what has not fired must not any more. */
+  | ({ readonly type: 'cancel'; readonly step: Step; readonly because: string } & Sending)
   /** A running attempt shows life. */
   | ({ readonly type: 'alive'; readonly step: Step; readonly attempt: Attempt; readonly progress: Json | undefined } & Sending)
   /** A lane of a pool has a new host; tasks up to `takenSeq` had been taken by former ones. */

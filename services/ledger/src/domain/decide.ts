@@ -9,6 +9,7 @@ import {
   EffectJoined,
   EffectProgressed,
   EffectRetryScheduled,
+  EffectStopped,
   EffectSucceeded,
   type Attempt,
   type Failure,
@@ -39,6 +40,8 @@ export function decide(command: EffectCommand, effects: RunEffects): EffectDecis
       return request(command, effects);
     case 'report':
       return report(command, effects);
+    case 'cancel':
+      return cancelled(command, effects.get(command.step));
     case 'alive':
       return alive(command, effects.get(command.step));
     case 'host_lost':
@@ -63,6 +66,13 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
     if (claim.outcome === null) return record(EffectJoined({ step, key, tool, digest, owner: claim.owner }));
     const { result, evidence } = claim.outcome;
     return record<EffectEvent>(EffectJoined({ step, key, tool, digest, owner: claim.owner }), EffectSucceeded({ step, key, attempt: 1, result, evidence, replayed: claim.owner }));
+  }
+  const { approval } = call;
+  // Looked at again here, against what is about to be sent.
+  if (approval !== undefined && (approval.digest !== digest || (approval.expiresAt !== undefined && command.at > approval.expiresAt))) {
+    const failure: Failure = { class: 'policy_denied', message: approval.digest === digest ? `the approval by ${approval.by} has expired` : `the approval by ${approval.by} is for other arguments`, notApplied: true };
+    const local = { tool, effect: call.effect, digest, args: call.args };
+    return record(EffectFailed({ step, key, attempt: 1, failure, evidence: { kind: 'ledger', at: command.at }, because: 'what was approved is not what would be sent', local }));
   }
   return send({ ...call, fence: command.fence, since: null }, 1, 'first attempt', command, call);
 }
@@ -92,6 +102,27 @@ function send(effect: ToSend, attempt: Attempt, because: string, sending: Sendin
       ...(contract?.heartbeatMs === undefined ? {} : { aliveUntil: notAfter + contract.heartbeatMs }),
     }),
   );
+}
+
+/** What waits to be sent is not sent any more. What is under way, or in doubt, ends as it ends, and is not tried again. */
+function cancelled(command: Command<'cancel'>, effect: Effect | undefined): EffectDecision {
+  const { because, at } = command;
+  const failure = (notApplied: boolean): Failure => ({ class: 'cancelled', message: because, ...(notApplied ? { notApplied } : {}) });
+  switch (effect?.status) {
+    case 'dispatched':
+    case 'unknown':
+      return effect.stopped === null ? record(EffectStopped({ step: effect.step, key: effect.key, attempt: effect.attempt, because })) : ignore('recorded_before');
+    case 'held':
+    case 'joined':
+    case 'retry_scheduled': {
+      const before = effect.status === 'joined' ? null : effect.status === 'held' ? effect.before : effect;
+      // The attempt before may have been applied, where nobody said that it was not.
+      if (before !== null && leavesDoubt(before.failure, effect.effect)) return exhausted(command, attemptBefore(effect, before, effect.attempt + (effect.status === 'held' ? 0 : 1)), before.failure, { kind: 'ledger', at }, because);
+      return record(EffectFailed({ step: effect.step, key: effect.key, attempt: effect.attempt, failure: failure(before === null || before.failure.notApplied === true), evidence: { kind: 'ledger', at }, because: 'its run is cancelled' }));
+    }
+    default:
+      return ignore('not_under_way');
+  }
 }
 
 /** A task of this ledger as it is found on a topic. */

@@ -38,6 +38,8 @@ export interface EffectFacts {
   readonly attemptsMax: number | null;
   /** The step whose arguments this one mends. */
   readonly repairs: Step | null;
+  /** Why no further attempt follows, in words; null while one may. */
+  readonly stopped: string | null;
   /** What was acted upon, by attempt: a later end may say the opposite. */
   readonly words: ReadonlyMap<Attempt, Word>;
 }
@@ -180,6 +182,8 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       const facts = withEnd(factsOf(before, event.data), event);
       return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
+    case 'EffectStopped':
+      return before && { ...before, stopped: event.data.because };
     case 'LateResultRecorded':
       return before && { ...before, late: new Set(before.late).add(lateToken(event.data.attempt, event.data.outcome)) };
     case 'VerdictContradicted':
@@ -239,6 +243,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
     since: before?.since ?? since ?? null,
     attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
     repairs: before?.repairs ?? repairs ?? null,
+    stopped: before?.stopped ?? null,
     words: before?.words ?? new Map<Attempt, Word>(),
     late: before?.late ?? new Set<string>(),
   };
@@ -247,7 +252,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
 /** Facts of an effect whose key another run holds. */
 const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
 
-const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, words, late }: Facts): Facts => ({
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, stopped, words, late }: Facts): Facts => ({
   step,
   key,
   tool,
@@ -259,6 +264,7 @@ const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since
   since,
   attemptsMax,
   repairs,
+  stopped,
   words,
   late,
 });

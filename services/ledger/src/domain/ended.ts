@@ -65,16 +65,18 @@ function told(command: Reported, effect: Effect, effects: RunEffects): EffectDec
   }
 }
 
+const STOPPED = 'its run is cancelled or has expired';
+
 /** The ledger first hears of a locally fired effect when its worker reports an end. */
 function firstWord(command: Reported, local: NonNullable<Settled['local']>, effects: RunEffects): EffectDecision {
   const { step, attempt, outcome, at } = command;
   const { tool, effect, digest, args, attemptsMax, repairs } = local;
   const said = { tool, effect, digest, ...(args === undefined ? {} : { args }), since: at, ...(attemptsMax === undefined ? {} : { attemptsMax }), ...(repairs === undefined ? {} : { repairs }) };
-  return conclude(command, { step, key: local.key, tool, effect, attempt, since: at, fence: 0, args: args ?? null, attemptsMax: attemptsMax ?? null, repairs: repairs ?? null, local: said }, outcome, effects);
+  return conclude(command, { step, key: local.key, tool, effect, attempt, since: at, fence: 0, args: args ?? null, attemptsMax: attemptsMax ?? null, repairs: repairs ?? null, stopped: local.last === true ? STOPPED : null, local: said }, outcome, effects);
 }
 
 /** As much of an effect as concluding an attempt needs. */
-interface Concluding extends Pick<Effect, 'step' | 'key' | 'tool' | 'args' | 'fence' | 'since' | 'attemptsMax' | 'repairs'> {
+interface Concluding extends Pick<Effect, 'step' | 'key' | 'tool' | 'args' | 'fence' | 'since' | 'attemptsMax' | 'repairs' | 'stopped'> {
   readonly effect: EffectClass;
   readonly attempt: Attempt;
   /** The latest moment at which its host can have decided to fire. */
@@ -84,9 +86,9 @@ interface Concluding extends Pick<Effect, 'step' | 'key' | 'tool' | 'args' | 'fe
 
 /** Its host has made its last check by the time it reports. */
 function ended(command: Reported, effect: Effect, effects: RunEffects): EffectDecision {
-  const { step, key, tool, args, fence, since, attemptsMax, repairs } = effect;
+  const { step, key, tool, args, fence, since, attemptsMax, repairs, stopped } = effect;
   const checkedBy = 'notAfter' in effect && effect.notAfter !== null ? { notAfter: Math.min(effect.notAfter, command.at) } : {};
-  return conclude(command, { step, key, tool, effect: effect.effect, args, fence, since, attemptsMax, repairs, attempt: command.attempt, ...checkedBy }, command.outcome, effects);
+  return conclude(command, { step, key, tool, effect: effect.effect, args, fence, since, attemptsMax, repairs, stopped, attempt: command.attempt, ...checkedBy }, command.outcome, effects);
 }
 
 /** What an attempt's end means. */
@@ -120,7 +122,7 @@ interface NobodyKnows {
 }
 
 /** Opens a case. */
-export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' | 'attemptsMax' | 'repairs'>, { cause, message, notAfter, operationId, proved }: NobodyKnows): EffectDecision {
+export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' | 'attemptsMax' | 'repairs' | 'stopped'>, { cause, message, notAfter, operationId, proved }: NobodyKnows): EffectDecision {
   const { step, key, attempt, tool, effect, args, fence, since, local } = of;
   return record(
     EffectOutcomeUnknown({
@@ -176,13 +178,13 @@ function recover(sending: Sending, of: Concluding, failure: Failure, evidence: E
 }
 
 /** No further attempt is allowed. A change that may have been applied is not called failed for that. */
-export function exhausted(sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, evidence: Evidence, spent: string): EffectDecision {
+export function exhausted(sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs' | 'stopped'>, failure: Failure, evidence: Evidence, spent: string): EffectDecision {
   if (leavesDoubt(failure, of.effect)) return inDoubt(sending, of, failure, `${failure.message}; ${spent}`);
   const { step, key, attempt } = of;
   return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(sending.contract, failure) }, evidence, because: `${failure.class}: ${spent}`, ...localOf(of) }));
 }
 
-const inDoubt = (sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, message: string): EffectDecision =>
+const inDoubt = (sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs' | 'stopped'>, failure: Failure, message: string): EffectDecision =>
   unknown(sending, of, { cause: failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', message, ...(of.notAfter === undefined ? {} : { notAfter: of.notAfter }) });
 
 /** Why the target may not be sent the key again at `at`, in words; null when it may. */
@@ -192,7 +194,8 @@ export function forgotten(contract: ToolContract | null, { effect, since }: Pick
 }
 
 /** Which budget forbids another attempt at `retryAt`, in words; null when none does. */
-export function spentBudget(contract: ToolContract | null, of: Pick<Concluding, 'attempt' | 'effect' | 'since' | 'attemptsMax' | 'local'>, retryAt: Instant, attemptsMax: number, effects: RunEffects): string | null {
+export function spentBudget(contract: ToolContract | null, of: Pick<Concluding, 'attempt' | 'effect' | 'since' | 'attemptsMax' | 'stopped' | 'local'>, retryAt: Instant, attemptsMax: number, effects: RunEffects): string | null {
+  if (of.stopped !== null) return of.stopped;
   if (of.attempt >= attemptsMax) return `all ${attemptsMax} attempts are spent`;
   const { elapsedMaxMs } = contract?.retry ?? DEFAULT_RETRY;
   if (elapsedMaxMs !== undefined && retryAt > (of.since ?? retryAt) + elapsedMaxMs) return `another attempt would begin later than ${elapsedMaxMs} ms after the first`;

@@ -24,6 +24,7 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
       return effect.status === 'succeeded' && (effect.effect === 'irreversible' || command.sealing) ? report({ ...command, outcome: { status: 'failed', failure: notAppliedBecause(command), evidence } }, effects) : ignore('other_attempt');
     case 'same_key_again':
       if (!mine) return ignore('other_attempt');
+      if (effect.stopped !== null) return stillUnknown(command, effect, `no other attempt follows: ${effect.stopped}`);
       if (forgotten(command.contract, effect, command.at) !== null) return stillUnknown(command, effect, 'the target may have forgotten the key by now');
       if (effect.effect === 'irreversible') return unreachableRefire(command, effect);
       return release(command, effect, { class: 'unknown_outcome', message: command.because }, command.because);

@@ -1,6 +1,11 @@
+import type { Decision } from '@holdfast/kernel';
 import type {
+  AbandonWait,
   CallGroup,
   CallTool,
+  CancelRun,
+  DecideApproval,
+  DeliverCallback,
   Digest,
   FinishRun,
   Instant,
@@ -8,21 +13,29 @@ import type {
   Named,
   OperationKey,
   Outcome,
+  PauseRun,
   RecordStep,
+  ReleaseRun,
+  ReportChild,
   RejectReason,
   ReportDivergence,
   ReportSteps,
   ReportTry,
+  SignalRun,
   StartRun,
+  StartWait,
   RequestedCall,
   Settled,
   Step,
   Tenant,
   ToolContract,
   UnknownCause,
+  UnpauseRun,
+  UnquarantineRun,
   WorkerId,
   Attempt,
 } from '@holdfast/protocol';
+import type { RunEvent } from './run.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 
@@ -55,6 +68,20 @@ export type RunCommand =
   | { readonly type: 'report'; readonly at: Instant; readonly data: Data<typeof ReportSteps> }
   | { readonly type: 'finish'; readonly at: Instant; readonly data: Data<typeof FinishRun> }
   | { readonly type: 'diverged'; readonly at: Instant; readonly data: Data<typeof ReportDivergence> }
+  /** `scopeProblem`: why what an approval is asked for can't be; `fitting`: kept signals of the name whose payload fits. */
+  | { readonly type: 'wait'; readonly at: Instant; readonly data: Data<typeof StartWait>; readonly scopeProblem: string | null; readonly fitting: ReadonlySet<string> }
+  | { readonly type: 'let_go'; readonly at: Instant; readonly data: Data<typeof ReleaseRun> }
+  | { readonly type: 'abandon'; readonly at: Instant; readonly data: Data<typeof AbandonWait> }
+  /** `problems`: why the payload fails the schema of an open wait of that name. */
+  | { readonly type: 'signal'; readonly at: Instant; readonly data: Data<typeof SignalRun>; readonly problems: ReadonlyMap<Step, string | null> }
+  | { readonly type: 'callback'; readonly at: Instant; readonly data: Data<typeof DeliverCallback>; readonly id: string; readonly tokenHash: Digest; readonly problem: string | null }
+  | { readonly type: 'child'; readonly at: Instant; readonly data: Data<typeof ReportChild> }
+  | { readonly type: 'approve'; readonly at: Instant; readonly asked: Data<typeof DecideApproval> }
+  | { readonly type: 'cancel'; readonly at: Instant; readonly asked: Data<typeof CancelRun> }
+  | { readonly type: 'pause'; readonly at: Instant; readonly asked: Data<typeof PauseRun> }
+  | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
+  | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
+  | { readonly type: 'due'; readonly at: Instant }
   /** A worker holds the run's lane now. */
   | { readonly type: 'grant'; readonly at: Instant; readonly holder: Holder }
   /** The ledger's word. */
@@ -65,6 +92,8 @@ export type RunCommand =
   | { readonly type: 'unreadable'; readonly at: Instant; readonly intent: string; readonly reason: RejectReason; readonly message: string; readonly token: string }
   | { readonly type: 'poison'; readonly at: Instant; readonly message: string };
 
+export type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;
+
 export type IgnoreReason =
   | 'duplicate'
   | 'adopted'
@@ -73,6 +102,9 @@ export type IgnoreReason =
   | 'already_held'
   | 'already_quarantined'
   | 'nothing_new'
+  | 'moved_on'
+  | 'not_due'
+  | 'held_back'
   | 'not_a_run'
   | 'run_over'
   | 'version_not_hosted'
@@ -86,6 +118,8 @@ export interface Refusal {
   readonly token: string;
   readonly step?: Step;
   readonly fence?: number;
+  /** Recorded before, and now to be told to a new holder. */
+  readonly again?: true;
   /** What the refused intent reported: evidence is kept all the same. */
   readonly settles?: readonly Settled[];
   readonly observed?: readonly Step[];
@@ -94,3 +128,5 @@ export interface Refusal {
   /** The same of the calls of a group. */
   readonly boundGroup?: readonly RequestedCall[];
 }
+
+export type RunDecision = Decision<RunEvent, IgnoreReason, Refusal>;

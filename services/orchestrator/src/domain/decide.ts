@@ -1,4 +1,4 @@
-import { record, ignore, refuse, unreachable, type Decider, type Decision } from '@holdfast/kernel';
+import { ignore, record, refuse, unreachable, type Decider } from '@holdfast/kernel';
 import {
   backoffMs,
   DEFAULT_POOL,
@@ -7,6 +7,7 @@ import {
   EffectSettled,
   GroupRequested,
   LeaseGranted,
+  mayFireLocally,
   RunAccepted,
   RunBlocked,
   RunFinished,
@@ -21,21 +22,34 @@ import {
   type Lease,
   type Named,
   type RequestedCall,
-  type Report,
-  type Settled,
   type Step,
 } from '@holdfast/protocol';
-import type { CallIdentity, Holder, IgnoreReason, Refusal, RunCommand } from './commands.js';
+import { neared, overBudget } from './budget.js';
+import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
+import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
+import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
+import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
+import { unheard } from './unheard.js';
+import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
-
-export type RunDecision = Decision<RunEvent, IgnoreReason, Refusal>;
-type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;
 
 /** A local step that took its worker down this often takes its run out of the way instead. */
 export const REFIRES_MAX = 20;
 
+/** What was asked for, and what follows from it by itself. */
 export function decide(command: RunCommand, run: Run): RunDecision {
+  const decision = decideOne(command, run);
+  if (command.type === 'due' && decision.kind === 'ignore' && run.status === 'open') {
+    const [end] = cancelled(run);
+    return end === undefined ? decision : record(end);
+  }
+  if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane') return decision;
+  const after = decision.events.reduce<Run>(evolve, run) as KnownRun;
+  return record(...decision.events, ...neared(run, after), ...cancelled(after));
+}
+
+function decideOne(command: RunCommand, run: Run): RunDecision {
   if (command.type === 'start') return start(command, run);
   if (run.status === 'lane') return ignore('not_a_run');
   if (run.status === 'absent') return runUnknown(command);
@@ -61,6 +75,30 @@ export function decide(command: RunCommand, run: Run): RunDecision {
       return block(command, run);
     case 'release':
       return release(command, run);
+    case 'wait':
+      return startWait(command, run);
+    case 'let_go':
+      return releaseRun(command, run);
+    case 'abandon':
+      return abandonWait(command, run);
+    case 'signal':
+      return signal(command, run);
+    case 'callback':
+      return callback(command, run);
+    case 'child':
+      return child(command, run);
+    case 'approve':
+      return decideApproval(command, run);
+    case 'cancel':
+      return cancel(command, run);
+    case 'pause':
+      return pause(command, run);
+    case 'unpause':
+      return unpause(command, run);
+    case 'unquarantine':
+      return unquarantine(command, run);
+    case 'due':
+      return due(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -81,6 +119,8 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'block':
     case 'release':
     case 'poison':
+    case 'due':
+    case 'child':
       return ignore('run_over');
     case 'unreadable':
       return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
@@ -89,16 +129,7 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
   }
 }
 
-/** One refusal is spoken once, however often its intent is read. What the intent reported is kept all the same. */
-function refusal(run: KnownRun, because: Refusal, reported: Progressing = {}): RunDecision {
-  const settles = news(run, reported.settles);
-  if (run.refused.has(because.token)) return settles.length === 0 ? ignore('already_refused') : record(StepsReported({ settles }));
-  const { fence, observed = [] } = reported;
-  const holds = run.status === 'open' && fence !== undefined && fence === run.lease?.fence;
-  return refuse({ ...because, ...(settles.length === 0 ? {} : { settles }), ...(holds && observed.length > 0 ? { observed } : {}) });
-}
-
-function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run): RunDecision {
+function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run: Run): RunDecision {
   if (run.status === 'lane') return ignore('not_a_run');
   if (run.status !== 'absent') {
     if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
@@ -118,66 +149,13 @@ function start({ data, tenant, inputDigest, holder }: Command<'start'>, run: Run
       pool: data.pool ?? DEFAULT_POOL,
       input: data.input,
       inputDigest,
-      ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, lease }),
+      at,
+      ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, onDeadline: data.onDeadline, parent: data.parent, lease }),
     }),
   );
 }
 
 const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
-const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
-const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
-
-/** Whether an intent may still change the run; null when it may. Asked after the test for a duplicate. */
-function closed(run: KnownRun, intent: string, data: { fence?: Fence | undefined; step?: Step }, at: number): Refusal | null {
-  const place = { intent, ...(data.step === undefined ? {} : { step: data.step }), ...(data.fence === undefined ? {} : { fence: data.fence }) };
-  const token = (reason: string): string => `${intent}:${data.step ?? ''}:${data.fence ?? ''}:${reason}`;
-  if (run.status === 'quarantined') return { ...place, reason: 'run_quarantined', message: `the run is in quarantine (${run.because}); a person must release it`, token: token('quarantined') };
-  if (run.status === 'ended') return { ...place, reason: 'run_ended', message: `the run has ended (${run.ending.status}); nothing more is taken for it`, token: token('ended') };
-  if (data.fence === undefined && run.lease !== null) {
-    return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
-  }
-  if (data.fence !== undefined && data.fence !== (run.lease?.fence ?? data.fence)) {
-    return { ...place, reason: 'stale_fence', message: `fence ${data.fence} is not the run’s fence ${run.lease?.fence ?? 0}: the run has changed hands`, token: token('stale') };
-  }
-  if (run.deadline !== null && at > run.deadline && intent !== 'FinishRun') {
-    return { ...place, reason: 'deadline_passed', message: 'the run’s deadline has passed', token: token('deadline') };
-  }
-  return null;
-}
-
-/** What is news in a worker's reports, as it will stand in the stream. */
-export function news(run: KnownRun, reports: readonly Report[] | undefined): Settled[] {
-  const fresh: Settled[] = [];
-  for (const report of reports ?? []) {
-    const step = run.steps.get(report.step);
-    if (step?.kind !== 'call' || (step.outcome !== null && step.outcome.status !== 'unknown')) continue;
-    if (step.fire === 'granted') {
-      // The ledger judges every end but one that was seen to succeed.
-      if (report.outcome.status === 'succeeded') fresh.push(report);
-      continue;
-    }
-    const { tool, effect, key, digest, args, attemptsMax, repairs } = step.call;
-    fresh.push({ ...report, local: { tool, effect, key, digest, ...(report.outcome.status === 'succeeded' ? {} : { args, ...defined({ attemptsMax, repairs }) }) } });
-  }
-  return fresh;
-}
-
-interface Progressing {
-  readonly fence?: Fence | undefined;
-  readonly settles?: readonly Report[] | undefined;
-  readonly observed?: readonly Step[] | undefined;
-}
-
-function progressOf(run: KnownRun, { fence, settles, observed }: Progressing): { fence?: Fence; settles?: Settled[]; observed?: Step[] } {
-  const fresh = news(run, settles);
-  return { ...defined({ fence }), ...(fresh.length === 0 ? {} : { settles: fresh }), ...(observed === undefined || observed.length === 0 ? {} : { observed: [...observed] }) };
-}
-
-/** A duplicate's wish is not granted twice, but what it reports may still be news. */
-function onlyReports(run: KnownRun, data: Progressing, because: IgnoreReason): RunDecision {
-  const settles = news(run, data.settles);
-  return settles.length === 0 ? ignore(because) : record(StepsReported({ settles }));
-}
 
 function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
@@ -203,15 +181,13 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? unapproved(run, data, identity, place, at) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
   if (bad !== null) return no(bad);
-  if (contract === null || (fire === 'local' && !mayFireLocally(contract))) {
+  if (contract === null || (fire === 'local' && (!mayFireLocally(contract) || data.approval !== undefined))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
   }
   return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
 }
-
-const mayFireLocally = (contract: NonNullable<CallIdentity['contract']>): boolean => contract.effect !== 'irreversible' && contract.keyScope === 'run';
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
 function knownStep(run: KnownRun, before: StepState | undefined, data: Command<'call'>['data'], identity: CallIdentity): RunDecision | null {
@@ -229,6 +205,7 @@ const boundTo = (before: StepState | undefined, tool: Named, identity: CallIdent
 function recordedAs(run: KnownRun, step: Step): string | null {
   const state = run.steps.get(step);
   if (state === undefined) return run.groups.has(step) ? 'a group' : null;
+  if (state.kind === 'wait') return `a wait (${state.wait.kind})`;
   return state.kind === 'call' ? `a call of ${state.call.tool.name}` : `${state.as} "${state.name}"`;
 }
 
@@ -239,6 +216,7 @@ interface Wish {
   readonly target?: string | undefined;
   readonly repairs?: Step | undefined;
   readonly fallbackFor?: Step | undefined;
+  readonly approval?: Step | undefined;
 }
 
 function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contract: NonNullable<CallIdentity['contract']>): RequestedCall {
@@ -252,7 +230,7 @@ function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contra
     key: identity.key,
     digest: identity.digest,
     digestVersion: identity.digestVersion,
-    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax }),
+    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax, approval: approvalOf(run, data.approval, identity) }),
   };
 }
 
@@ -278,12 +256,6 @@ function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'
   for (const step of run.steps.values()) if (step.kind === 'call' && (step.call.repairs ?? step.call.fallbackFor) === answered && (step.call.repairs === undefined) === (repairs === undefined)) return no(`step ${answered} is answered by step ${step.call.step} already`);
   if (repairs !== undefined) return failure.repairable === true && sameNamed(failed.call.tool, tool) ? null : no(`step ${answered} can't be mended by a call of ${tool.name}`);
   return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
-}
-
-function overBudget(run: KnownRun, more: number, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
-  const { stepsMax } = run.budgets;
-  if (stepsMax === undefined || run.steps.size + more <= stepsMax) return null;
-  return { ...place, reason: 'budget_exhausted', message: `the run’s budget of ${stepsMax} steps is spent`, token: `budget:${place.step ?? ''}` };
 }
 
 function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
@@ -336,7 +308,7 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
   const attempt = command.type === 'try' ? command.data.attempt : null;
   const recorded = recordedAs(run, step);
   if (recorded !== null) {
-    const same = before !== undefined && before.kind !== 'call' && before.as === kind && before.name === name;
+    const same = before !== undefined && before.kind !== 'call' && before.kind !== 'wait' && before.as === kind && before.name === name;
     if (same && (before.kind === 'record' || (attempt !== null && attempt <= before.attempt) || before.retryAt === null)) return onlyReports(run, data, 'duplicate');
     if (!same) {
       const shut = closed(run, intent, data, at);
@@ -397,10 +369,16 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
 
 function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
+  if (run.cancel !== null) {
+    // Whoever fired its local calls holds the lane no more.
+    const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
+    return lost === undefined ? ignore('held_back') : record(lost);
+  }
+  if (run.released || run.paused !== null) return ignore('held_back');
   if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
-  if (run.lease === null) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
-  const lease = leaseOf(holder, run.lease.fence + 1);
+  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
+  const lease = leaseOf(holder, run.lastFence + 1);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -409,7 +387,7 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   return record(
     RunResumed({
       lease,
-      because: holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
+      because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
       revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
@@ -438,9 +416,4 @@ function release({ step, attempt, because }: Command<'release'>, run: KnownRun):
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return ignore('step_unknown');
   return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
-}
-
-/** Leaves out members without a value, so that they don't stand as `undefined`. */
-function defined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
-  return Object.fromEntries(Object.entries(members).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };
 }

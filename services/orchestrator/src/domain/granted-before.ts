@@ -3,10 +3,10 @@ import { openSteps, type Run, type RunEvent } from './run.js';
 
 /** The event that a grant shows to have been decided, where the stream does not hold it: its fence must not be given out again. */
 export function grantedBefore({ worker, fence }: MessageOf<typeof RunGranted>['data'], run: Run): RunEvent | null {
-  if (run.status !== 'open' || fence <= (run.lease?.fence ?? 0)) return null;
+  if (run.status !== 'open' || fence <= run.lastFence) return null;
   // Under no announcement: whoever holds the lane gets the next fence.
   const lease: Lease = { fence, worker, taken: -1 };
-  if (run.lease === null) return LeaseGranted({ lease, because: 'worker_arrived' });
+  if (run.lastFence === 0) return LeaseGranted({ lease, because: 'worker_arrived' });
   return RunResumed({
     lease,
     because: 'worker_changed',

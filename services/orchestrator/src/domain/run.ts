@@ -11,18 +11,22 @@ import type {
   Lease,
   MessageOf,
   Named,
+  OnDeadline,
   Outcome,
   Pool,
   RecordKind,
   RequestedCall,
+  RunId,
   Settled,
   Step,
   Stored,
   Tenant,
+  WaitEnd,
   WorkerId,
   runMessages,
 } from '@holdfast/protocol';
 import { unreachable } from '@holdfast/kernel';
+import { evolveWait, isOpenWait, startedWait, type KeptSignal, type WaitStep } from './wait.js';
 
 export type RunEvent = MessageOf<(typeof runMessages)[number]>;
 
@@ -63,7 +67,20 @@ export interface TriedStep {
   readonly fence: Fence | null;
 }
 
-export type StepState = CallStep | RecordedStep | TriedStep;
+/** A run that nothing new is taken for, and what was asked. */
+export interface Cancel {
+  readonly by: string;
+  readonly roles: readonly string[];
+  readonly command: string;
+  readonly reason: string;
+  readonly scope: 'run' | 'tree';
+  readonly manner: 'graceful' | 'immediate';
+  readonly at: Instant;
+  /** Under which its worker held it until then. */
+  readonly lease: Lease | null;
+}
+
+export type StepState = CallStep | RecordedStep | TriedStep | WaitStep;
 
 /** What every run has from its acceptance on. */
 export interface RunFacts {
@@ -84,9 +101,25 @@ export interface RunFacts {
   readonly groups: ReadonlySet<Step>;
   /** Order in which completions were handed to the agent's code. */
   readonly observed: readonly Step[];
-  /** Refusals already spoken: the same intent read again gets no second one. */
-  readonly refused: ReadonlySet<string>;
+  /** Refusals already spoken, with the fence that heard them (null: none): the same intent read again gets no second one. */
+  readonly refused: ReadonlyMap<string, number | null>;
   readonly resumes: number;
+  readonly acceptedAt: Instant | null;
+  readonly onDeadline: OnDeadline;
+  readonly parent: { readonly run: RunId; readonly step: Step } | null;
+  /** The last fence that was given out; 0: none. */
+  readonly lastFence: number;
+  /** Let go by its worker until one of its waits ends. */
+  readonly released: boolean;
+  /** Signals that no wait has taken, in the order in which they came. */
+  readonly signals: readonly KeptSignal[];
+  /** Inputs from outside that have had their answer: signal ids, command ids, callbacks. */
+  readonly inputs: ReadonlySet<string>;
+  readonly cancel: Cancel | null;
+  readonly paused: { readonly by: string; readonly reason: string } | null;
+  readonly usage: { readonly tokens: number; readonly cost: number };
+  /** Budgets of which it was said that they are nearly spent (`steps`) or spent (`steps!`). */
+  readonly neared: ReadonlySet<string>;
 }
 
 /** A lane's own stream uses the same machinery: which worker of a pool holds it. */
@@ -113,7 +146,7 @@ export const absent: Run = { status: 'absent' };
 export type KnownRun = Extract<Run, RunFacts>;
 
 /** What people see. Derived, never stored. */
-export type RunPhase = 'queued' | 'running' | 'blocked' | 'completed' | 'completed_partially' | 'failed' | 'quarantined';
+export type RunPhase = 'queued' | 'running' | 'waiting' | 'blocked' | 'paused' | 'cancelling' | 'completed' | 'completed_partially' | 'failed' | 'cancelled' | 'expired' | 'quarantined';
 
 export function phaseOf(run: KnownRun): RunPhase {
   switch (run.status) {
@@ -122,11 +155,21 @@ export function phaseOf(run: KnownRun): RunPhase {
     case 'ended':
       return run.ending.status;
     case 'open':
+      if (run.cancel !== null) return 'cancelling';
+      if (run.paused !== null) return 'paused';
       if (unknownSteps(run).length > 0) return 'blocked';
+      if (run.released) return 'waiting';
       return run.agent !== null && run.lease === null ? 'queued' : 'running';
     default:
       return unreachable(run);
   }
+}
+
+/** Waits that somebody still awaits, in the order in which they were asked for. */
+export function openWaits(run: RunFacts): WaitStep[] {
+  const found: WaitStep[] = [];
+  for (const step of run.steps.values()) if (step.kind === 'wait' && isOpenWait(step)) found.push(step);
+  return found;
 }
 
 export const unknownSteps = (run: RunFacts): CallStep[] => callsWhere(run, (step) => step.outcome?.status === 'unknown');
@@ -161,8 +204,19 @@ export function evolve(run: Run, event: RunEvent): Run {
       steps: new Map(),
       groups: new Set(),
       observed: [],
-      refused: new Set(),
+      refused: new Map(),
       resumes: 0,
+      acceptedAt: data.at ?? null,
+      onDeadline: data.onDeadline ?? { action: 'expire' },
+      parent: data.parent ?? null,
+      lastFence: data.lease?.fence ?? 0,
+      released: false,
+      signals: [],
+      inputs: new Set(),
+      cancel: null,
+      paused: null,
+      usage: { tokens: 0, cost: 0 },
+      neared: new Set(),
     };
   }
   // A stream begins with its acceptance, but for the refusal of something about a run that never was.
@@ -170,16 +224,17 @@ export function evolve(run: Run, event: RunEvent): Run {
   const known = withProgress(run, event);
   switch (event.type) {
     case 'LeaseGranted':
-      return { ...known, lease: event.data.lease };
+      return { ...known, lease: event.data.lease, lastFence: event.data.lease.fence, released: false };
     case 'RunResumed':
-      return { ...known, lease: event.data.lease, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
+      return { ...known, lease: event.data.lease, lastFence: event.data.lease.fence, released: false, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
     case 'EffectRequested':
-      return withSteps(known, [requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
+      return withSteps(known, [...used(known, event.data.call), requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
     case 'GroupRequested':
       return withSteps({ ...known, groups: new Set(known.groups).add(event.data.step) }, event.data.calls.map((call) => requested(known, call, 'local', event.data.step, event.data.fence)));
     case 'StepRecorded': {
-      const { step, kind, name, result, fence } = event.data;
-      return withSteps(known, [[step, { kind: 'record', step, as: kind, name, result, fence: fence ?? null }]]);
+      const { step, kind, name, result, fence, usage } = event.data;
+      const spent = usage === undefined ? known : { ...known, usage: { tokens: known.usage.tokens + (usage.tokensIn ?? 0) + (usage.tokensOut ?? 0), cost: known.usage.cost + (usage.cost ?? 0) } };
+      return withSteps(spent, [[step, { kind: 'record', step, as: kind, name, result, fence: fence ?? null }]]);
     }
     case 'StepRetryScheduled':
     case 'StepFailed': {
@@ -196,7 +251,7 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'StepReleased':
       return withSteps(known, released(known, event.data));
     case 'IntentRejected': {
-      const refused = new Set(known.refused).add(event.data.token);
+      const refused = new Map(known.refused).set(event.data.token, event.data.fence ?? null);
       const { bound, boundGroup = [] } = event.data;
       const steps = new Map(known.steps);
       for (const call of bound === undefined ? boundGroup : [bound]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call));
@@ -207,7 +262,38 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'RunQuarantined':
       return { ...known, status: 'quarantined', because: event.data.message };
     case 'StepsReported':
+    case 'CompensationRequested':
       return known;
+    case 'WaitStarted':
+      return withSteps(known, [[event.data.step, startedWait(event.data)]]);
+    case 'WaitEnded':
+      return withWait({ ...takenSignal(known, event.data.end), released: false }, event);
+    case 'WaitReminded':
+    case 'WaitEscalated':
+    case 'WaitAbandoned':
+      return withWait(known, event);
+    case 'RunReleased':
+      return { ...known, lease: null, released: true };
+    case 'SignalReceived': {
+      const { signal, name, payload } = event.data;
+      return { ...known, signals: [...known.signals, { signal, name, payload }], inputs: new Set(known.inputs).add(signal) };
+    }
+    case 'InputRefused':
+      return { ...known, inputs: new Set(known.inputs).add(event.data.id) };
+    case 'ApprovalDecided':
+      return withWait({ ...known, inputs: new Set(known.inputs).add(event.data.command) }, event);
+    case 'RunCancelRequested': {
+      const { by, reason, scope, manner, command, at } = event.data;
+      return { ...known, cancel: { by: by.name, roles: by.roles, command, reason, scope, manner, at, lease: known.lease ?? known.cancel?.lease ?? null }, lease: null, inputs: new Set(known.inputs).add(command) };
+    }
+    case 'RunPaused':
+      return { ...known, paused: { by: event.data.by.name, reason: event.data.reason }, lease: null, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'RunUnpaused':
+      return { ...known, paused: null, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'RunUnquarantined':
+      return { ...known, status: 'open', lease: null, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'BudgetNeared':
+      return { ...known, neared: new Set(known.neared).add(`${event.data.budget}${event.data.reached ? '!' : ''}`) };
     default:
       return unreachable(event);
   }
@@ -246,6 +332,21 @@ function refired(steps: ReadonlyMap<Step, StepState>, again: readonly { step: St
     if (state?.kind === 'call') next.set(step, { ...state, attempt });
   }
   return next;
+}
+
+const withWait = (run: KnownRun, event: RunEvent & { data: { step: Step } }): KnownRun => {
+  const wait = run.steps.get(event.data.step);
+  return wait?.kind === 'wait' ? withSteps(run, [[wait.step, evolveWait(wait, event)]]) : run;
+};
+
+/** A signal is used up by the wait that it satisfies. */
+const takenSignal = (run: KnownRun, end: WaitEnd): KnownRun =>
+  end.status === 'satisfied' && run.signals.some(({ signal }) => signal === end.by) ? { ...run, signals: run.signals.filter(({ signal }) => signal !== end.by) } : run;
+
+/** An approval is used up with the call that it allows. */
+function used(run: RunFacts, { step, approval }: RequestedCall): Entry[] {
+  const wait = approval === undefined ? undefined : run.steps.get(approval.step);
+  return wait?.kind === 'wait' && wait.approval !== null ? [[wait.step, { ...wait, approval: { ...wait.approval, usedBy: step } }]] : [];
 }
 
 /** Nobody doubts the attempt before any more: the step is under way again. */

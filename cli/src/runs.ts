@@ -1,0 +1,52 @@
+import { fold } from '@holdfast/kernel';
+import { topics } from '@holdfast/protocol';
+import { absent, evolve, openWaits, phaseOf, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { readStreams } from './audit/read-events.js';
+
+/** A run in a list. Times are RFC 3339. */
+export interface RunRow {
+  readonly run: string;
+  readonly tenant: string;
+  readonly phase: string;
+  readonly agent: string | null;
+  readonly steps: number;
+  readonly waits: readonly string[];
+  readonly started: string;
+  readonly changed: string;
+}
+
+export interface RunFilter {
+  readonly phase?: string | undefined;
+  readonly agent?: string | undefined;
+  readonly tenant?: string | undefined;
+  /** Approvals that wait for one of these roles. */
+  readonly approver?: string | undefined;
+}
+
+const iso = (at: number): string => new Date(at).toISOString();
+
+/** All runs, newest first, from `run.events` alone. */
+export async function listRuns(brokers: readonly string[], filter: RunFilter = {}): Promise<RunRow[]> {
+  const rows: RunRow[] = [];
+  for (const { stream, events } of (await readStreams(brokers, topics.runEvents)).values()) {
+    const run: Run = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+    const [first] = events;
+    const last = events.at(-1);
+    if (run.status === 'absent' || run.status === 'lane' || first === undefined || last === undefined) continue;
+    const waits = openWaits(run);
+    if (filter.approver !== undefined && !waits.some(({ wait }) => wait.kind === 'approval' && wait.approvers.includes(filter.approver ?? ''))) continue;
+    rows.push({
+      run: stream,
+      tenant: run.tenant,
+      phase: phaseOf(run),
+      agent: run.agent === null ? null : `${run.agent.name}@${run.agent.version}`,
+      steps: run.steps.size,
+      waits: waits.map(({ step, wait }) => `${step}: ${wait.kind === 'signal' ? `signal ${wait.name}` : wait.kind === 'approval' ? `approval "${wait.what}"` : wait.kind}`),
+      started: iso(first.envelope.time),
+      changed: iso(last.envelope.time),
+    });
+  }
+  return rows
+    .filter(({ phase, agent, tenant }) => (filter.phase === undefined || phase === filter.phase) && (filter.agent === undefined || agent?.split('@')[0] === filter.agent) && (filter.tenant === undefined || tenant === filter.tenant))
+    .sort((a, b) => b.started.localeCompare(a.started) || a.run.localeCompare(b.run));
+}

@@ -1,0 +1,55 @@
+import { z } from 'zod';
+import { Attempt, Instant, Step } from './ids.js';
+import { JsonValue } from './outcome.js';
+import { message } from './message.js';
+
+/** Who acts, and in which roles. Whoever publishes the command vouches for both. */
+export const Operator = z.object({ name: z.string().min(1).max(200), roles: z.array(z.string().min(1).max(100)).max(50) });
+export type Operator = z.infer<typeof Operator>;
+
+const command = {
+  /** Chosen by whoever asks; the same one, read again, changes nothing. */
+  command: z.string().min(1).max(200),
+  by: Operator,
+};
+
+/** A person's verdict on a case. */
+export const ResolveCase = message(
+  'ResolveCase',
+  z.object({
+    ...command,
+    step: Step,
+    attempt: Attempt,
+    verdict: z.discriminatedUnion('status', [z.object({ status: z.literal('applied'), result: JsonValue }), z.object({ status: z.literal('not_applied') })]),
+    reason: z.string().min(1).max(2000),
+    evidence: z.string().min(1).max(2000),
+    /** When the person looked; default: when the command is decided. */
+    readAt: Instant.optional(),
+    force: z.boolean().optional(),
+  }),
+);
+export const AssignCase = message('AssignCase', z.object({ ...command, step: Step, attempt: Attempt, owner: z.string().min(1).max(200).nullable() }));
+
+/** A person's word on an approval. `digest`: of what was shown; another one is not what was asked. */
+export const DecideApproval = message(
+  'DecideApproval',
+  z.object({
+    ...command,
+    step: Step,
+    decision: z.enum(['approve', 'reject']),
+    digest: z.string().optional(),
+    feedback: z.string().max(4000).optional(),
+    /** Until when the approval may be used. */
+    expiresAt: Instant.optional(),
+  }),
+);
+
+/** `graceful`: what is in flight ends first. `immediate`: the run is over at once, late ends are kept. `tree`: its children too. */
+export const CancelRun = message('CancelRun', z.object({ ...command, reason: z.string().min(1).max(2000), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']) }));
+export const PauseRun = message('PauseRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
+export const UnpauseRun = message('UnpauseRun', z.object({ ...command }));
+/** Lets a quarantined run go on, by whoever has looked into it. */
+export const UnquarantineRun = message('UnquarantineRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
+
+/** Types on the topic `operator.commands`. */
+export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun] as const;

@@ -1,0 +1,116 @@
+import { Injectable } from '@nestjs/common';
+import {
+  digestOf,
+  digestOfText,
+  material,
+  RunId,
+  Tenant,
+  type AbandonWait,
+  type CancelRun,
+  type DecideApproval,
+  type DeliverCallback,
+  type MessageOf,
+  type Named,
+  type PauseRun,
+  type ReleaseRun,
+  type ReportChild,
+  type SignalRun,
+  type StartWait,
+  type UnpauseRun,
+  type UnquarantineRun,
+  type Wait,
+} from '@holdfast/protocol';
+import { SchemaChecker, type ContractBook, type Inbound, type Turn } from '@holdfast/runtime';
+import type { RunCommand } from './domain/commands.js';
+import { openWaits, type Run, type RunEvent } from './domain/run.js';
+import { isRun, type RunHandlers } from './handlers.js';
+
+type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
+type In<M> = Inbound<Data<M>>;
+type RunTurn = Turn<Run, RunEvent>;
+
+/** What runs wait for, and what people and programs send to them. */
+@Injectable()
+export class WaitHandlers {
+  readonly #runs: RunHandlers;
+  readonly #contracts: ContractBook;
+  readonly #schemas = new SchemaChecker('input');
+
+  constructor(runs: RunHandlers, contracts: ContractBook) {
+    this.#runs = runs;
+    this.#contracts = contracts;
+  }
+
+  startWait = (inbound: In<typeof StartWait>, turn: RunTurn): void => {
+    const { data, envelope } = inbound;
+    const { wait } = data;
+    const run = turn.state(envelope.subject);
+    const kept = wait.kind === 'signal' && isRun(run) ? run.signals.filter(({ name }) => name === wait.name) : [];
+    const fitting = new Set(kept.filter(({ payload }) => this.#problem(wait, payload) === null).map(({ signal }) => signal));
+    this.#runs.intent(inbound, turn, () => ({ type: 'wait', at: turn.now, data, scopeProblem: this.#scopeProblem(wait), fitting }));
+  };
+
+  release = (inbound: In<typeof ReleaseRun>, turn: RunTurn): void => {
+    this.#runs.intent(inbound, turn, () => ({ type: 'let_go', at: turn.now, data: inbound.data }));
+  };
+
+  abandon = (inbound: In<typeof AbandonWait>, turn: RunTurn): void => {
+    this.#runs.intent(inbound, turn, () => ({ type: 'abandon', at: turn.now, data: inbound.data }));
+  };
+
+  signal = (inbound: In<typeof SignalRun>, turn: RunTurn): void => {
+    const { data } = inbound;
+    this.#outsider(inbound, turn, (run) => ({
+      type: 'signal',
+      at: turn.now,
+      data,
+      problems: new Map(openWaits(run).flatMap(({ step, wait }) => (wait.kind === 'signal' && wait.name === data.name ? [[step, this.#problem(wait, data.payload)] as const] : []))),
+    }));
+  };
+
+  callback = (inbound: In<typeof DeliverCallback>, turn: RunTurn): void => {
+    const { data } = inbound;
+    this.#outsider(inbound, turn, (run) => {
+      const state = run.steps.get(data.step);
+      const tokenHash = digestOfText(data.token);
+      const problem = state?.kind === 'wait' ? this.#problem(state.wait, data.payload) : null;
+      // The token itself is a secret, and stands nowhere.
+      return { type: 'callback', at: turn.now, data: { ...data, token: '' }, id: `callback:${data.step}:${tokenHash.slice(0, 16)}:${digestOf(data.payload).slice(0, 16)}`, tokenHash, problem };
+    });
+  };
+
+  child = (inbound: In<typeof ReportChild>, turn: RunTurn): void => {
+    this.#outsider(inbound, turn, () => ({ type: 'child', at: turn.now, data: inbound.data }));
+  };
+
+  approve = (inbound: In<typeof DecideApproval>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'approve', at: turn.now, asked: inbound.data }));
+  cancel = (inbound: In<typeof CancelRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'cancel', at: turn.now, asked: inbound.data }));
+  pause = (inbound: In<typeof PauseRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'pause', at: turn.now, asked: inbound.data }));
+  unpause = (inbound: In<typeof UnpauseRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unpause', at: turn.now, asked: inbound.data }));
+  unquarantine = (inbound: In<typeof UnquarantineRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unquarantine', at: turn.now, asked: inbound.data }));
+
+  /** Something about a run from whoever doesn't hold it. What concerns no run can be told to nobody but whoever reads the dead letters. */
+  #outsider(inbound: Inbound, turn: RunTurn, command: (run: Extract<Run, { tenant: Tenant }>) => RunCommand): void {
+    const { subject, tenant } = inbound.envelope;
+    const run = RunId.safeParse(subject).success ? turn.state(subject) : undefined;
+    if (run === undefined || !isRun(run) || run.tenant !== tenant) return turn.park('run_unknown', `no run ${subject} for this tenant: it has to be started first`);
+    this.#runs.apply(subject, tenant, turn, command(run));
+  }
+
+  #problem(wait: Wait, payload: Data<typeof SignalRun>['payload']): string | null {
+    return (wait.kind === 'signal' || wait.kind === 'callback') && wait.schema !== undefined ? this.#schemas.problemOf(wait.schema, payload) : null;
+  }
+
+  /** Whether an approval is asked for what a call of these arguments will be. */
+  #scopeProblem(wait: Wait): string | null {
+    if (wait.kind !== 'approval') return null;
+    const { tool, args, digest } = wait.scope;
+    const contract = this.#contracts.tool(tool as Named);
+    if (contract === undefined) return `no worker has declared tool ${tool.name}@${tool.version}: nothing of it can be approved`;
+    const problem = this.#schemas.problem(contract, args);
+    if (problem !== null) return `arguments of ${tool.name}@${tool.version}: ${problem}`;
+    if (digestOf(material(contract, args)) !== digest) return 'the digest of the scope is not the one of its arguments';
+    const asked = contract.approval?.approvers;
+    return asked !== undefined && !wait.approvers.every((role) => asked.includes(role)) ? `tool ${tool.name} is approved by ${asked.join(', ')}, not by ${wait.approvers.join(', ')}` : null;
+  }
+}
