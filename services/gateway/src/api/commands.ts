@@ -58,11 +58,15 @@ export class Commands {
     return { type: told.type, data: told.data };
   }
 
-  /** An operator's command: known by its id, so asking again gets the answer that it got. */
-  async operate(ask: Omit<Ask, 'topic' | 'answers'>): Promise<Answered | null> {
+  /** As `ask`, for what is known by its id: asked again, it gets the answer that it got. */
+  async once(ask: Ask): Promise<Answered | null> {
     const known = await this.queries.answerTo(ask.run, ask.id);
-    if (known !== null) return { type: known.type, data: JSON.parse(known.data) as Answered['data'] };
-    return this.ask({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id });
+    return known === null ? this.ask(ask) : { type: known.type, data: JSON.parse(known.data) as Answered['data'] };
+  }
+
+  /** An operator's command. */
+  operate(ask: Omit<Ask, 'topic' | 'answers'>): Promise<Answered | null> {
+    return this.once({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id });
   }
 }
 

@@ -1,5 +1,8 @@
 import type { Type } from '@nestjs/common';
 import type { Endpoint } from '../http/endpoint.js';
+import { ActsController, cancelRun, pauseRun, releaseRun, resumeRun, signalRun } from './acts.js';
+import { approve, ApprovalsController, getApproval, listApprovals, reject } from './approvals.js';
+import { callback, CallbacksController } from './callbacks.js';
 import { assignCase, CasesController, getCase, listCases, resolveCase } from './cases.js';
 import { EventsController, listRunEvents, streamEvents } from './events.js';
 import { getRun, listEffects, listRuns, listSteps, RunsController, startRun } from './runs.js';
@@ -16,7 +19,17 @@ export const endpoints = [
   listRunEvents,
   listSteps,
   listEffects,
+  signalRun,
+  cancelRun,
+  pauseRun,
+  resumeRun,
+  releaseRun,
   streamEvents,
+  listApprovals,
+  getApproval,
+  approve,
+  reject,
+  callback,
   listCases,
   getCase,
   assignCase,
@@ -37,4 +50,4 @@ export const endpoints = [
   openapi,
 ] as unknown as readonly Endpoint[];
 
-export const controllers: readonly Type[] = [RunsController, EventsController, CasesController, RecordsController, FiguresController, WebhooksController, ServiceController];
+export const controllers: readonly Type[] = [RunsController, EventsController, ActsController, ApprovalsController, CallbacksController, CasesController, RecordsController, FiguresController, WebhooksController, ServiceController];

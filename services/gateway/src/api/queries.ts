@@ -3,11 +3,11 @@ import type { CaseView } from '../domain/case-view.js';
 import type { EffectView } from '../domain/effect-view.js';
 import { inOrder, placeOf, STREAM_TOPICS, type Position } from '../domain/position.js';
 import { statusOf, type RunView } from '../domain/run-view.js';
-import type { StepView } from '../domain/step-view.js';
+import { approvalStatus, type StepView, type WaitView } from '../domain/step-view.js';
 import { Problem } from '../http/problem.js';
 import { rowsOf } from '../store/database.js';
 import type { Views } from '../views/views.js';
-import { iso, isoOrNull, type CaseOut, type EffectOut, type Run, type RunEventOut, type RunSummary, type StepOut } from './shapes.js';
+import { iso, isoOrNull, type ApprovalOut, type CaseOut, type EffectOut, type Run, type RunEventOut, type RunSummary, type StepOut } from './shapes.js';
 
 type Doc = { readonly id: string; readonly doc: string };
 export type Page<T> = { readonly items: T[]; readonly next: string | null };
@@ -97,6 +97,30 @@ export class Queries {
     return row === undefined ? null : (JSON.parse(row.doc) as CaseView);
   }
 
+  /** Approvals that were asked for, oldest first; with whether the run is over. */
+  async approvals(tenant: string, { open, limit, cursor }: { open: boolean; limit: number; cursor?: string | undefined }): Promise<Page<KnownApproval>> {
+    const [at, run, step] = cursor === undefined ? [null, null, null] : read(z.tuple([Count, PlainText, Steps]), cursor);
+    const rows = await this.rows<ApprovalRow>(
+      (schema) => `select a.run, a.step, a.since, a.doc, r.over from ${schema}.approval a join ${schema}.run r on r.id = a.run
+        where a.tenant = $1 and (not $2::boolean or (a.status = 'open' and not r.over)) and ($3::bigint is null or (a.since, a.run, a.step) > ($3, $4, $5))
+        order by a.since, a.run, a.step limit $6`,
+      [tenant, open, at, run, step, limit + 1],
+    );
+    return paged(rows, limit, (row) => [row.since, row.run, row.step], approvalOf);
+  }
+
+  async approval(tenant: string, run: string, step: string): Promise<KnownApproval | null> {
+    const [row] = await this.rows<ApprovalRow>((schema) => `select a.run, a.step, a.since, a.doc, r.over from ${schema}.approval a join ${schema}.run r on r.id = a.run where a.tenant = $1 and a.run = $2 and a.step = $3`, [tenant, run, step]);
+    return row === undefined ? null : approvalOf(row);
+  }
+
+  /** A wait of any tenant's run, with whose it is: for who shows its token. */
+  async waitOf(run: string, step: string): Promise<{ readonly tenant: string; readonly wait: WaitView } | null> {
+    const [row] = await this.rows<{ tenant: string; doc: string }>((schema) => `select r.tenant, s.doc from ${schema}.step s join ${schema}.run r on r.id = s.run where s.run = $1 and s.step = $2`, [run, step]);
+    const view = row === undefined ? null : (JSON.parse(row.doc) as StepView);
+    return row === undefined || view?.kind !== 'wait' ? null : { tenant: row.tenant, wait: view };
+  }
+
   /** The event that answers a command about a run, where it is there already. */
   async answerTo(run: string, command: string): Promise<EventRow | null> {
     const [row] = await this.rows<EventRow>((schema) => `select ${EVENT} from ${schema}.event where subject = $1 and command = $2 order by version limit 1`, [run, command]);
@@ -158,6 +182,27 @@ export class Queries {
   }
 }
 
+interface ApprovalRow {
+  readonly run: string;
+  readonly step: string;
+  readonly since: number;
+  readonly doc: string;
+  readonly over: boolean;
+}
+
+export interface KnownApproval {
+  readonly run: string;
+  readonly view: WaitView;
+  readonly scope: Extract<WaitView['wait'], { kind: 'approval' }>;
+  readonly over: boolean;
+}
+
+function approvalOf({ run, doc, over }: ApprovalRow): KnownApproval {
+  const view = JSON.parse(doc) as WaitView;
+  if (view.wait.kind !== 'approval') throw new Error(`step ${view.step} of run ${run} is no approval`);
+  return { run, view, scope: view.wait, over };
+}
+
 export interface DeadLetterRow {
   readonly lane: number;
   readonly offset: number;
@@ -202,11 +247,13 @@ export const runSummary = ({ id, view }: KnownRun): z.input<typeof RunSummary> =
 });
 
 export const runOut = (run: KnownRun): z.input<typeof Run> => {
-  const { tenant, pool, input, success, budgets, version, hash, fence, worker, rejected, unknown, ending, fresh, replayed, quarantine } = run.view;
+  const { tenant, pool, input, success, budgets, version, hash, fence, worker, rejected, unknown, ending, fresh, replayed, quarantine, waits, paused, cancel, parent, usage } = run.view;
   return {
     ...runSummary(run),
-    ...{ tenant, pool, input, success: [...success], budgets, version, chainHead: hash, fence, worker, rejected, ending, quarantine },
+    ...{ tenant, pool, input, success: [...success], budgets, version, chainHead: hash, fence, worker, rejected, ending, quarantine, paused, parent, usage },
     unknowns: unknown.map(({ since, ...each }) => ({ ...each, since: iso(since) })),
+    waits: waits.map(({ since, deadline, ...each }) => ({ ...each, since: iso(since), deadline: isoOrNull(deadline) })),
+    cancel: cancel === null ? null : { ...cancel, at: iso(cancel.at) },
     steps: fresh === null || replayed === null ? null : { fresh, replayed },
   };
 };
@@ -227,12 +274,16 @@ export function stepOut(step: StepView, fence: number | null): z.input<typeof St
   switch (kind) {
     case 'call': {
       const { tool, effect, fire, key, digest, args, target, group, repairs, fallbackFor, attempt, outcome } = step;
-      return { ...common, name: tool.name, call: { tool, effect, fire, key, digest, args, target, group, repairs, fallbackFor, attempt, outcome }, record: null, failed: null };
+      return { ...common, name: tool.name, call: { tool, effect, fire, key, digest, args, target, group, repairs, fallbackFor, attempt, outcome }, record: null, failed: null, wait: null };
     }
     case 'record':
-      return { ...common, name: step.name, call: null, record: { as: step.as, result: step.result, usage: step.usage }, failed: null };
+      return { ...common, name: step.name, call: null, record: { as: step.as, result: step.result, usage: step.usage }, failed: null, wait: null };
     case 'try':
-      return { ...common, name: step.name, call: null, record: null, failed: { as: step.as, attempt: step.attempt, failure: step.failure, retryAt: isoOrNull(step.retryAt) } };
+      return { ...common, name: step.name, call: null, record: null, failed: { as: step.as, attempt: step.attempt, failure: step.failure, retryAt: isoOrNull(step.retryAt) }, wait: null };
+    case 'wait': {
+      const { wait, deadline, onDeadline, reminded, escalatedTo, end, abandoned } = step;
+      return { ...common, name: wait.kind, call: null, record: null, failed: null, wait: { for: wait, deadline: isoOrNull(deadline), onDeadline, reminded, escalatedTo, end, abandoned } };
+    }
   }
 }
 
@@ -255,3 +306,16 @@ export const caseOut = (run: string, { since, nextLookAt, readingFrom, settledAt
   readingFrom: isoOrNull(readingFrom),
   settledAt: isoOrNull(settledAt),
 });
+
+export function approvalOut({ run, view, scope: { what, scope, approvers, fourEyes }, over }: KnownApproval): z.input<typeof ApprovalOut> {
+  const { step, askedAt, endedAt, deadline, reminded, escalatedTo, decided, end } = view;
+  return {
+    ...{ id: `${run}/${step}`, run, step, status: approvalStatus(view, over), what, tool: scope.tool, target: scope.target ?? null, args: scope.args, digest: scope.digest },
+    amount: scope.amount === undefined ? null : { value: scope.amount.value, currency: scope.amount.currency ?? null },
+    ...{ approvers: [...approvers], fourEyes, since: iso(askedAt), deadline: isoOrNull(deadline), reminded, escalatedTo },
+    decidedBy: decided?.by ?? null,
+    feedback: decided?.feedback ?? (end?.status === 'rejected' ? end.feedback : null),
+    usableUntil: isoOrNull(decided?.expiresAt ?? null),
+    endedAt: isoOrNull(endedAt),
+  };
+}

@@ -1,6 +1,7 @@
 import { Attempt, Budgets, EffectClass, Named, RunId, Step } from '@holdfast/protocol';
 import { z } from 'zod';
 import { EFFECT_STATUSES } from '../domain/effect-view.js';
+import { APPROVAL_STATUSES } from '../domain/step-view.js';
 import { RUN_STATUSES } from '../domain/run-view.js';
 import { parsePosition } from '../domain/position.js';
 
@@ -29,7 +30,7 @@ export const Limit = z.coerce.number().int().min(1).max(200).default(50).meta({ 
 export const Cursor = z.string().min(1).max(1000).meta({ description: 'the `next` of the page before' });
 export const EventPlace = z
   .string()
-  .max(60_000)
+  .regex(/^[0-9rec._-]{1,8000}$/, 'this is the id of no event')
   .meta({ description: 'the id of an event, or "0" for the beginning' })
   .transform((text, context) => {
     const position = parsePosition(text);
@@ -75,6 +76,11 @@ export const Run = z
     ending: AnyJson,
     steps: z.object({ fresh: z.number().int(), replayed: z.number().int() }).nullable().meta({ description: 'by the worker that finished the run' }),
     quarantine: z.string().nullable(),
+    waits: z.array(z.object({ step: z.string(), kind: z.string(), name: z.string().nullable(), since: Time, deadline: Time.nullable() })),
+    paused: z.object({ by: z.string(), reason: z.string() }).nullable(),
+    cancel: z.object({ by: z.string(), reason: z.string(), manner: z.string(), at: Time }).nullable(),
+    parent: z.object({ run: z.string(), step: z.string() }).nullable(),
+    usage: z.object({ tokens: z.number(), cost: z.number() }).meta({ description: 'of recorded model calls' }),
   })
   .meta({ id: 'Run' });
 
@@ -85,7 +91,7 @@ export const RunEventOut = z
 export const StepOut = z
   .object({
     step: z.string(),
-    kind: z.enum(['call', 'record', 'try']),
+    kind: z.enum(['call', 'record', 'try', 'wait']),
     name: z.string(),
     askedAt: Time,
     endedAt: Time.nullable(),
@@ -109,6 +115,10 @@ export const StepOut = z
       .nullable(),
     record: z.object({ as: z.string(), result: AnyJson, usage: AnyJson }).nullable(),
     failed: z.object({ as: z.string(), attempt: z.number().int(), failure: AnyJson, retryAt: Time.nullable() }).nullable(),
+    wait: z
+      .object({ for: AnyJson, deadline: Time.nullable(), onDeadline: AnyJson, reminded: z.number().int(), escalatedTo: z.string().nullable(), end: AnyJson, abandoned: z.boolean() })
+      .nullable()
+      .meta({ description: '`for`: sleep, signal, approval, callback or child; of a callback only that it is one' }),
   })
   .meta({ id: 'Step' });
 
@@ -160,6 +170,31 @@ export const CaseOut = z
     settledAt: Time.nullable(),
   })
   .meta({ id: 'Case' });
+
+export const ApprovalOut = z
+  .object({
+    id: z.string().meta({ description: 'RUN/STEP' }),
+    run: z.string(),
+    step: z.string(),
+    status: z.enum(APPROVAL_STATUSES),
+    what: z.string(),
+    tool: Named,
+    target: z.string().nullable(),
+    amount: z.object({ value: z.string(), currency: z.string().nullable() }).nullable(),
+    args: AnyJson,
+    digest: z.string().meta({ description: 'of what is shown: whoever approves sends it back' }),
+    approvers: z.array(z.string()),
+    fourEyes: z.boolean(),
+    since: Time,
+    deadline: Time.nullable(),
+    reminded: z.number().int(),
+    escalatedTo: z.string().nullable(),
+    decidedBy: z.string().nullable(),
+    feedback: z.string().nullable(),
+    usableUntil: Time.nullable(),
+    endedAt: Time.nullable(),
+  })
+  .meta({ id: 'Approval' });
 
 /** What came of a command. */
 export const Decided = z.object({ command: z.string(), event: z.string(), data: AnyJson }).meta({ id: 'Decided', description: 'the event by which the owning service answered the command' });

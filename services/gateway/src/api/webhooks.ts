@@ -17,6 +17,7 @@ const Target = z
   .url({ protocol: /^https?$/ })
   .max(2000)
   .refine((text) => {
+    if (!URL.canParse(text)) return false;
     const { protocol, hostname, username, password } = new URL(text);
     return username === '' && password === '' && (protocol === 'https:' || ['127.0.0.1', 'localhost', '[::1]'].includes(hostname));
   }, 'takes an https address without credentials (http only on this machine)');

@@ -22,16 +22,17 @@ export const holds = ({ roles }: Pick<Principal, 'roles'>, wanted: Role): boolea
 
 export interface Matter {
   readonly tool: string;
-  /** As the run states it; absent where it states none. */
-  readonly amount?: string | undefined;
+  /** As the run states it; null where it could and doesn't; absent where the matter has none. */
+  readonly amount?: string | null | undefined;
 }
 
 /** Why a principal may not decide about a tool's effect; null when it may. */
 export function outOfScope({ tools, amountMax }: Pick<Principal, 'tools' | 'amountMax'>, { tool, amount }: Matter): string | null {
   if (tools !== null && !tools.includes(tool)) return `tool ${tool} is not among those of this key (${tools.join(', ')})`;
   if (amountMax === null || amount === undefined) return null;
-  const value = Number(amount);
   // What can't be compared can't be allowed.
+  if (amount === null) return `no amount is stated, and this key decides up to ${amountMax}`;
+  const value = Number(amount);
   if (amount.trim() === '' || !Number.isFinite(value)) return `amount "${amount}" is no number, and this key decides up to ${amountMax}`;
   return Math.abs(value) > amountMax ? `amount ${amount} is above ${amountMax}, up to which this key decides` : null;
 }

@@ -36,16 +36,35 @@ export interface RunView {
   readonly replayed: number | null;
   readonly endedAt: Instant | null;
   readonly quarantine: string | null;
+  /** Its worker has let it go: nothing runs until a wait ends. */
+  readonly released: boolean;
+  readonly waits: readonly OpenWait[];
+  readonly paused: { readonly by: string; readonly reason: string } | null;
+  readonly cancel: { readonly by: string; readonly reason: string; readonly manner: string; readonly at: Instant } | null;
+  readonly parent: { readonly run: string; readonly step: string } | null;
+  readonly usage: { readonly tokens: number; readonly cost: number };
 }
 
-export const RUN_STATUSES = ['queued', 'running', 'blocked', 'completed', 'completed_partially', 'failed', 'quarantined'] as const;
+export interface OpenWait {
+  readonly step: Step;
+  readonly kind: string;
+  /** Of a signal, or of the run that is waited for. */
+  readonly name: string | null;
+  readonly since: Instant;
+  readonly deadline: Instant | null;
+}
+
+export const RUN_STATUSES = ['queued', 'running', 'waiting', 'blocked', 'paused', 'cancelling', 'completed', 'completed_partially', 'failed', 'cancelled', 'expired', 'quarantined'] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /** What people see. Derived, never stored apart from what it derives from. */
 export function statusOf(run: RunView): RunStatus {
   if (run.ending !== null) return run.ending.status;
   if (run.quarantine !== null) return 'quarantined';
+  if (run.cancel !== null) return 'cancelling';
+  if (run.paused !== null) return 'paused';
   if (run.unknown.length > 0) return 'blocked';
+  if (run.released) return 'waiting';
   return run.agent !== null && run.fence === null ? 'queued' : 'running';
 }
 
@@ -64,9 +83,9 @@ export function evolveRun(before: RunView | null, event: RunEvent, place: Place)
   const run = { ...settled(before, settles), updatedAt: place.at, version: place.version, hash: place.hash };
   switch (event.type) {
     case 'LeaseGranted':
-      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker };
+      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker, released: false };
     case 'RunResumed':
-      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker, resumes: run.resumes + 1 };
+      return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker, released: false, resumes: run.resumes + 1 };
     case 'EffectSettled':
       return settled(run, [event.data]);
     case 'RunBlocked': {
@@ -78,9 +97,34 @@ export function evolveRun(before: RunView | null, event: RunEvent, place: Place)
     case 'IntentRejected':
       return { ...run, rejected: run.rejected + 1 };
     case 'RunFinished':
-      return { ...run, ending: event.data.ending, fresh: event.data.steps.fresh, replayed: event.data.steps.replayed, endedAt: place.at };
+      return { ...run, ending: event.data.ending, fresh: event.data.steps.fresh, replayed: event.data.steps.replayed, endedAt: place.at, waits: [] };
     case 'RunQuarantined':
       return { ...run, quarantine: event.data.message };
+    case 'RunUnquarantined':
+      return { ...run, quarantine: null };
+    case 'StepRecorded': {
+      const { tokensIn = 0, tokensOut = 0, cost = 0 } = event.data.usage ?? {};
+      return { ...run, usage: { tokens: run.usage.tokens + tokensIn + tokensOut, cost: run.usage.cost + cost } };
+    }
+    case 'WaitStarted': {
+      const { step, wait, since, deadline } = event.data;
+      const name = wait.kind === 'signal' ? wait.name : wait.kind === 'child' ? wait.run : null;
+      return { ...run, waits: [...run.waits, { step, kind: wait.kind, name, since, deadline: wait.kind === 'sleep' ? wait.until : (deadline ?? null) }] };
+    }
+    case 'WaitEnded':
+      return { ...run, released: false, waits: run.waits.filter(({ step }) => step !== event.data.step) };
+    case 'WaitAbandoned':
+      return { ...run, waits: run.waits.filter(({ step }) => step !== event.data.step) };
+    case 'RunReleased':
+      return { ...run, released: true, worker: null };
+    case 'RunPaused':
+      return { ...run, paused: { by: event.data.by.name, reason: event.data.reason }, worker: null };
+    case 'RunUnpaused':
+      return { ...run, paused: null };
+    case 'RunCancelRequested': {
+      const { by, reason, manner, at } = event.data;
+      return { ...run, cancel: { by: by.name, reason, manner, at } };
+    }
     default:
       return run;
   }
@@ -112,6 +156,12 @@ function accepted(data: Extract<RunEvent, { type: 'RunAccepted' }>['data'], { at
     replayed: null,
     endedAt: null,
     quarantine: null,
+    released: false,
+    waits: [],
+    paused: null,
+    cancel: null,
+    parent: data.parent ?? null,
+    usage: { tokens: 0, cost: 0 },
   };
 }
 

@@ -1,4 +1,4 @@
-import type { EffectClass, Failure, Instant, Json, Named, Outcome, RecordKind, RequestedCall, Settled, Step, Stored } from '@holdfast/protocol';
+import type { EffectClass, Failure, Instant, Json, Named, OnDeadline, Outcome, RecordKind, RequestedCall, Settled, Step, Stored, Wait, WaitEnd } from '@holdfast/protocol';
 import type { RunEvent } from './run-view.js';
 
 interface AnyStep {
@@ -26,7 +26,21 @@ export type StepView =
       readonly outcome: Outcome | null;
     })
   | (AnyStep & { readonly kind: 'record'; readonly as: RecordKind; readonly name: string; readonly result: Stored; readonly usage: { tokensIn?: number | undefined; tokensOut?: number | undefined; cost?: number | undefined } | null })
-  | (AnyStep & { readonly kind: 'try'; readonly as: RecordKind; readonly name: string; readonly attempt: number; readonly failure: Failure; readonly retryAt: Instant | null });
+  | (AnyStep & { readonly kind: 'try'; readonly as: RecordKind; readonly name: string; readonly attempt: number; readonly failure: Failure; readonly retryAt: Instant | null })
+  | WaitView;
+
+export type WaitView = AnyStep & {
+  readonly kind: 'wait';
+  readonly wait: Wait;
+  readonly deadline: Instant | null;
+  readonly onDeadline: OnDeadline;
+  readonly reminded: number;
+  readonly escalatedTo: string | null;
+  readonly end: WaitEnd | null;
+  readonly abandoned: boolean;
+  /** Of an approval. */
+  readonly decided: { readonly by: string; readonly feedback: string | null; readonly expiresAt: Instant | null } | null;
+};
 
 /** Steps that an event says something of. */
 export function stepsOf({ data }: RunEvent): Step[] {
@@ -85,6 +99,20 @@ export function evolveSteps(before: ReadonlyMap<Step, StepView>, event: RunEvent
         if (state?.kind === 'call') put({ ...state, attempt });
       }
       break;
+    case 'WaitStarted': {
+      const { step, wait, since, deadline, onDeadline, fence } = event.data;
+      put({ kind: 'wait', step, wait, askedAt: since, endedAt: null, fence: fence ?? null, deadline: deadline ?? null, onDeadline, reminded: 0, escalatedTo: null, end: null, abandoned: false, decided: null });
+      break;
+    }
+    case 'WaitEnded':
+    case 'WaitReminded':
+    case 'WaitEscalated':
+    case 'WaitAbandoned':
+    case 'ApprovalDecided': {
+      const step = known(event.data.step);
+      if (step?.kind === 'wait') put(waited(step, event, at));
+      break;
+    }
     default:
       break;
   }
@@ -103,4 +131,38 @@ function settled(before: StepView | undefined, { attempt, outcome, local }: Sett
   if (local !== undefined && outcome.status !== 'succeeded') return { ...before, attempt, fire: 'granted' };
   if (before.outcome !== null && (before.outcome.status !== 'unknown' || outcome.status === 'unknown')) return null;
   return { ...before, attempt, outcome, endedAt: outcome.status === 'unknown' ? null : at };
+}
+
+type WaitEvent = Extract<RunEvent, { type: 'WaitEnded' | 'WaitReminded' | 'WaitEscalated' | 'WaitAbandoned' | 'ApprovalDecided' }>;
+
+function waited(before: WaitView, event: WaitEvent, at: Instant): WaitView {
+  switch (event.type) {
+    case 'WaitEnded':
+      return { ...before, end: event.data.end, endedAt: event.data.at };
+    case 'WaitReminded':
+      return { ...before, reminded: event.data.times };
+    case 'WaitEscalated':
+      return { ...before, escalatedTo: event.data.to, deadline: event.data.expiresAt };
+    case 'WaitAbandoned':
+      return { ...before, abandoned: true, endedAt: at };
+    case 'ApprovalDecided':
+      return { ...before, decided: { by: event.data.by.name, feedback: event.data.feedback ?? null, expiresAt: event.data.expiresAt ?? null } };
+  }
+}
+
+export const APPROVAL_STATUSES = ['open', 'approved', 'rejected', 'expired', 'over'] as const;
+export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
+
+/** How an approval stands; `over`: nobody waits for it any more. */
+export function approvalStatus({ end, abandoned }: Pick<WaitView, 'end' | 'abandoned'>, runOver: boolean): ApprovalStatus {
+  switch (end?.status) {
+    case 'satisfied':
+      return 'approved';
+    case 'rejected':
+      return 'rejected';
+    case 'expired':
+      return 'expired';
+    default:
+      return abandoned || runOver || end !== null ? 'over' : 'open';
+  }
 }

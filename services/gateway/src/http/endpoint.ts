@@ -57,6 +57,8 @@ export interface Call<Params = unknown, Query = unknown, Body = unknown> {
   /** Names what is asked for: the same again for the same Idempotency-Key, so that a repetition is known as one. */
   readonly command: string;
   header(name: string): string | undefined;
+  /** Where the request came from. */
+  readonly address: string;
   /** Aborted when the asker has gone, or the gateway stops. */
   readonly signal: AbortSignal;
 }

@@ -34,12 +34,22 @@ export class Authentication {
     const header = request.headers.authorization;
     if (header === undefined) throw unauthenticated('send "Authorization: Bearer <API key or token>"');
     const address = request.socket.remoteAddress ?? 'unknown';
-    const tried = await this.#refused.get(address);
-    if (tried !== null && tried.remainingPoints <= 0) throw tooMany(tried);
+    await this.mayTry(address);
     const principal = await this.lookUp(header);
     if (principal !== null) return principal;
-    await this.#refused.penalty(address);
+    await this.refused(address);
     throw unauthenticated('the key or token is unknown, expired or revoked');
+  }
+
+  /** @throws Problem when too much of what came from there was refused of late */
+  async mayTry(address: string): Promise<void> {
+    const tried = await this.#refused.get(address);
+    if (tried !== null && tried.remainingPoints <= 0) throw tooMany(tried);
+  }
+
+  /** What came from there opened nothing. */
+  async refused(address: string): Promise<void> {
+    await this.#refused.penalty(address);
   }
 
   /** Null when it opens nothing (any more). @throws Problem when nobody can say */

@@ -37,7 +37,7 @@ export class AnswerInterceptor implements NestInterceptor {
     const request = context.switchToHttp().getRequest<Visited>();
     const response = context.switchToHttp().getResponse<Response>();
     const principal = request.principal ?? NOBODY;
-    const key = spec.method === 'get' ? null : Idempotency.keyIn(request.get('idempotency-key'));
+    const key = spec.method === 'get' || spec.may === 'public' ? null : Idempotency.keyIn(request.get('idempotency-key'));
     const body = bodyOf(spec, request);
     const gone = new AbortController();
     response.once('close', () => gone.abort());
@@ -48,6 +48,7 @@ export class AnswerInterceptor implements NestInterceptor {
       principal,
       command: key === null ? randomUUID() : Idempotency.command(principal, key),
       header: (name) => request.get(name),
+      address: request.socket.remoteAddress ?? 'unknown',
       signal: AbortSignal.any([gone.signal, this.stopping]),
     };
     giveCall(request, call);

@@ -15,8 +15,8 @@ export function problemsOf(spec: Endpoint): ProblemCode[] {
   if (spec.may !== 'public') codes.push('unauthenticated', 'forbidden', 'rate-limited');
   if (spec.may !== 'public' || spec.path.includes('{')) codes.push('invalid-request');
   if (spec.path.includes('{')) codes.push('not-found');
-  if (spec.method !== 'get') codes.push('invalid-request', 'idempotency-key-reused', 'idempotency-in-progress');
-  if (spec.body !== undefined) codes.push('too-large', 'unsupported-media-type');
+  if (spec.method !== 'get' && spec.may !== 'public') codes.push('idempotency-key-reused', 'idempotency-in-progress');
+  if (spec.body !== undefined) codes.push('invalid-request', 'too-large', 'unsupported-media-type');
   return [...new Set(codes)];
 }
 
@@ -45,7 +45,7 @@ function operation(spec: Endpoint): ZodOpenApiOperationObject {
     requestParams: {
       path: spec.params,
       query: spec.query,
-      ...(spec.method === 'get' ? {} : { header: z.object({ 'Idempotency-Key': IdempotencyKey }) }),
+      ...(spec.method === 'get' || spec.may === 'public' ? {} : { header: z.object({ 'Idempotency-Key': IdempotencyKey }) }),
       ...(spec.headers === undefined ? {} : { header: z.object(Object.fromEntries(Object.entries(spec.headers).map(([name, description]) => [name, z.string().optional().meta({ description })]))) }),
     },
     ...(spec.body === undefined ? {} : { requestBody: { required: true, content: { 'application/json': { schema: spec.body } } } }),

@@ -1,7 +1,7 @@
 import type { EntityManager } from 'typeorm';
 import { rowsOf } from '../store/database.js';
 
-type Column<Doc> = readonly [type: 'text' | 'bigint' | 'int', value: (doc: Doc, key: readonly string[]) => string | number | null];
+type Column<Doc> = readonly [type: 'text' | 'bigint' | 'int' | 'boolean', value: (doc: Doc, key: readonly string[]) => string | number | boolean | null];
 
 const SEPARATOR = '\u0000';
 
@@ -40,12 +40,17 @@ export class DocTable<Doc> {
     this.#changed.add(key.join(SEPARATOR));
   }
 
-  /** Writes what was set, with the columns that queries look at. */
-  async save(columns: Readonly<Record<string, Column<Doc>>>): Promise<void> {
-    const changed = [...this.#changed].flatMap((id) => {
+  /** What was set. */
+  changed(): { readonly key: readonly string[]; readonly doc: Doc }[] {
+    return [...this.#changed].flatMap((id) => {
       const doc = this.#docs.get(id);
       return doc === undefined ? [] : [{ key: id.split(SEPARATOR), doc }];
     });
+  }
+
+  /** Writes what was set, with the columns that queries look at. */
+  async save(columns: Readonly<Record<string, Column<Doc>>>): Promise<void> {
+    const changed = this.changed();
     if (changed.length === 0) return;
     const names = Object.keys(columns);
     const all = [...this.keys, ...names, 'doc'];

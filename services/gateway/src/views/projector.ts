@@ -6,7 +6,7 @@ import { evolveEffect, type EffectView } from '../domain/effect-view.js';
 import { countsAs } from '../domain/figures.js';
 import { placeOf } from '../domain/position.js';
 import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
-import { evolveSteps, stepsOf, type StepView } from '../domain/step-view.js';
+import { approvalStatus, evolveSteps, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
 import { rowsOf } from '../store/database.js';
 import type { LaneSink } from './lane-reader.js';
 import { schemaOf } from './schema.js';
@@ -136,8 +136,15 @@ export class Projector implements LaneSink {
       }));
       for (const step of evolveSteps(before, event, envelope.time)) steps.set([run, step.step], step);
     }
-    await runs.save({ tenant: ['text', ({ tenant }) => tenant], status: ['text', statusOf], agent: ['text', ({ agent }) => agent?.name ?? null], accepted_at: ['bigint', ({ acceptedAt }) => acceptedAt] });
+    await runs.save({ tenant: ['text', ({ tenant }) => tenant], status: ['text', statusOf], over: ['boolean', ({ endedAt }) => endedAt !== null], agent: ['text', ({ agent }) => agent?.name ?? null], accepted_at: ['bigint', ({ acceptedAt }) => acceptedAt] });
     await steps.save({ place: ['text', ({ step }) => placeOfStep(step)] });
+    const approvals = await DocTable.load<WaitView>(tx, `${this.#schema}.approval`, ['run', 'step'], []);
+    for (const { key, doc } of steps.changed()) if (doc.kind === 'wait' && doc.wait.kind === 'approval') approvals.set(key, doc);
+    await approvals.save({
+      tenant: ['text', (_, [run = '']) => runs.get([run])?.tenant ?? ''],
+      since: ['bigint', ({ askedAt }) => askedAt],
+      status: ['text', (doc) => approvalStatus(doc, false)],
+    });
   }
 
   async #effects(tx: EntityManager, all: readonly Told[]): Promise<void> {
@@ -226,9 +233,12 @@ function told(record: LogRecord): Told[] {
   return envelope === undefined || odd || parsed?.ok !== true ? [] : [{ record, envelope, data: parsed.value }];
 }
 
+/** What an event answers: a command, a signal, or what was refused. */
 function commandIn(data: Json): string | null {
-  if (typeof data !== 'object' || data === null || !('command' in data)) return null;
-  return typeof data.command === 'string' && !data.command.includes('\u0000') ? data.command : null;
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) return null;
+  const { command, signal, id } = data as { readonly [member: string]: Json };
+  const name = command ?? signal ?? id;
+  return typeof name === 'string' && !name.includes('\u0000') ? name : null;
 }
 
 /** An `int[]` as text, since arrays of arrays can't be passed as one parameter. */

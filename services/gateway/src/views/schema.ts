@@ -21,7 +21,7 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create index on ${schema}.event (tenant, topic, lane, "offset")`,
     `create index on ${schema}.event (tenant, time)`,
     `create index on ${schema}.event (subject, command) where command is not null`,
-    `create table ${schema}.run (id text primary key, tenant text not null, status text not null, agent text, accepted_at bigint not null, doc text not null)`,
+    `create table ${schema}.run (id text primary key, tenant text not null, status text not null, over boolean not null, agent text, accepted_at bigint not null, doc text not null)`,
     `create index on ${schema}.run (tenant, accepted_at desc, id desc)`,
     `create index on ${schema}.run (tenant, status, accepted_at desc, id desc)`,
     `create index on ${schema}.run (tenant, agent, accepted_at desc, id desc)`,
@@ -32,6 +32,9 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create index on ${schema}.effect (tenant, status, since)`,
     `create table ${schema}.matter (run text not null, step text not null, attempt int not null, tenant text not null, status text not null, owner text, tool text not null, since bigint not null, doc text not null, primary key (run, step))`,
     `create index on ${schema}.matter (tenant, status, since, run, step)`,
+    // Approvals that are asked for; which of them are still open depends on their runs too.
+    `create table ${schema}.approval (run text not null, step text not null, tenant text not null, since bigint not null, status text not null, doc text not null, primary key (run, step))`,
+    `create index on ${schema}.approval (tenant, since, run, step)`,
     `create table ${schema}.contract (key text primary key, kind text not null, name text not null, version text not null, doc text not null)`,
     `create table ${schema}.dead_letter (lane int not null, "offset" bigint not null, tenant text not null, at bigint not null, origin text not null, doc text not null, primary key (lane, "offset"))`,
     `create unique index on ${schema}.dead_letter (origin)`,
