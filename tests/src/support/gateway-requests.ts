@@ -56,6 +56,7 @@ export function sampleRequests({ run, case: of, approval: asked, letter, webhook
     listDeliveries: { address: `/v1/webhooks/${webhook}/deliveries` },
     redeliver: { address: `/v1/webhooks/${webhook}/deliveries/none/redeliver` },
     removeWebhook: { address: `/v1/webhooks/${webhook}` },
+    me: { address: '/v1/me' },
     healthz: { address: '/healthz' },
     readyz: { address: '/readyz' },
     openapi: { address: '/v1/openapi.json' },

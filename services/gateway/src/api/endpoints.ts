@@ -8,7 +8,7 @@ import { EventsController, listRunEvents, streamEvents } from './events.js';
 import { getRun, listEffects, listRuns, listSteps, RunsController, startRun } from './runs.js';
 import { FiguresController, getFigures } from './figures.js';
 import { listContracts, listDeadLetters, listWorkers, RecordsController, redrive } from './records.js';
-import { healthz, openapi, readyz, ServiceController } from './service.js';
+import { healthz, me, openapi, readyz, ServiceController } from './service.js';
 import { createWebhook, listDeliveries, listWebhooks, redeliver, removeWebhook, WebhooksController, webhookSecret } from './webhooks.js';
 
 /** Every address there is: what is not here is not served. */
@@ -45,6 +45,7 @@ export const endpoints = [
   removeWebhook,
   listDeliveries,
   redeliver,
+  me,
   healthz,
   readyz,
   openapi,

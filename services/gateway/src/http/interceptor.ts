@@ -64,7 +64,7 @@ export class AnswerInterceptor implements NestInterceptor {
     await this.#answerOnce(spec, request, response, call, key, next);
   }
 
-  /** What an answer says for good is kept, a refusal too; what failed on the way is not, so that it may be tried again. */
+  /** What was decided is kept, a refusal too; what failed on the way or never reached its owner is not, so that it may be tried again. */
   async #answerOnce(spec: Endpoint, request: Visited, response: Response, call: Call, key: string, next: CallHandler<Answer>): Promise<void> {
     const { principal } = call;
     try {
@@ -78,8 +78,7 @@ export class AnswerInterceptor implements NestInterceptor {
       else await this.idempotency.keep(principal, key, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
       send(response, status, headers, body);
     } catch (error) {
-      const final = error instanceof Problem && error.status < 500 && error.code !== 'rate-limited';
-      if (final) await this.idempotency.keep(principal, key, { status: error.status, headers: { 'content-type': 'application/problem+json; charset=utf-8' }, body: JSON.stringify(error.body) });
+      if (error instanceof Problem && error.code === 'refused') await this.idempotency.keep(principal, key, { status: error.status, headers: { 'content-type': 'application/problem+json; charset=utf-8' }, body: JSON.stringify(error.body) });
       else await this.idempotency.drop(principal, key);
       throw error;
     }

@@ -37,6 +37,7 @@ export class LaneReader {
   #group: LaneGroup | null = null;
   #stopped = false;
   #cancel: (() => void) | null = null;
+  #heardAt = systemClock.now();
   #assigned: () => void = () => undefined;
   /** Resolves when lanes were assigned for the first time. */
   readonly assigned = new Promise<void>((resolve) => (this.#assigned = resolve));
@@ -44,6 +45,12 @@ export class LaneReader {
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
+  }
+
+  /** For how long the broker has not answered this reader. Milliseconds. */
+  silentMs(now: number): number {
+    this.#heardAt = Math.max(this.#heardAt, this.#group?.lastHeartbeatSentAt() ?? 0);
+    return now - this.#heardAt;
   }
 
   async start(): Promise<void> {

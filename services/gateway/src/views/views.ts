@@ -76,6 +76,11 @@ export class Views {
     this.#moved.emit('moved');
   }
 
+  /** For how long the broker has not answered the reader of what is shown. Milliseconds. */
+  silentMs(): number {
+    return this.#readers.get(this.#live)?.silentMs(systemClock.now()) ?? 0;
+  }
+
   /** Resolves at the next news, or after a time (milliseconds). */
   news(withinMs: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
