@@ -1,4 +1,5 @@
 import { Command, CommanderError } from 'commander';
+import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
 import { addCases } from './commands/cases.js';
 import { addGateway } from './commands/gateway.js';
@@ -25,6 +26,7 @@ export function makeProgram(): Command {
   addRebuild(program);
   addKeys(program);
   addGateway(program);
+  addArtifacts(program);
   return program;
 }
 

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import ms, { type StringValue } from 'ms';
 import { Tenant } from '@holdfast/protocol';
 import { Keys, ROLES, type KeyView } from '@holdfast/gateway';
 import { CliError } from '../failure.js';
@@ -6,13 +7,11 @@ import { audited, withGatewayDatabase } from '../gateway.js';
 import { print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
-const DURATION = /^(\d{1,6})(m|h|d)$/;
-const UNIT_MS = { m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
-
+/** Milliseconds. @throws CliError */
 function durationMs(text: string, what: string): number {
-  const [, count, unit] = DURATION.exec(text) ?? [];
-  if (count === undefined || unit === undefined) throw new CliError(`${what} ${text} is no time such as 30m, 12h or 90d`);
-  return Number(count) * UNIT_MS[unit as keyof typeof UNIT_MS];
+  const found = /^\d/.test(text) ? ms(text as StringValue) : undefined;
+  if (found === undefined || !Number.isFinite(found)) throw new CliError(`${what} ${text} is no time such as 30m, 12h or 90d`);
+  return found;
 }
 
 interface CreateOptions {
