@@ -94,12 +94,12 @@ test('a run is started, watched and read', async () => {
   const started = await start('good-1');
   expect(started).toMatchObject({ status: 201, body: { id: 'good-1', agent, input: { order: 'good-1' }, principal: 'the agent' } });
   expect(started.headers.get('location')).toBe('/v1/runs/good-1');
-  const seen: string[] = [];
+  // The ledger's word on an effect may come after the run's own end: they stand on two topics.
+  const missing = new Set(['RunAccepted', 'EffectRequested', 'EffectDispatched', 'EffectSucceeded', 'RunFinished']);
   for await (const { type } of eventsOf(`${gateway.url}/v1/runs/good-1/events`, keys.viewer)) {
-    seen.push(type);
-    if (type === 'RunFinished') break;
+    missing.delete(type);
+    if (missing.size === 0) break;
   }
-  expect(seen).toEqual(expect.arrayContaining(['RunAccepted', 'EffectRequested', 'EffectDispatched', 'EffectSucceeded']));
   const read = await gateway.ask('/v1/runs/good-1', { key: keys.viewer });
   expect(read).toMatchObject({ status: 200, body: { status: 'completed', steps: { fresh: 1, replayed: 0 } } });
   const etag = read.headers.get('etag') ?? '';
@@ -160,7 +160,8 @@ test('a person settles a case, within role and scope', async () => {
   expect((await gateway.post(`${address}/resolve`, keys.operator, { ...verdict, force: true }, { 'idempotency-key': '"resolve-1"' })).text).toBe(resolved.text);
   expect((await gateway.ask(address, { key: keys.viewer })).body).toMatchObject({ status: 'settled', person: 'the operator', forced: true, owner: 'olga' });
   await ended('doubt-1');
-  expect((await gateway.ask('/v1/runs/doubt-1/effects', { key: keys.viewer })).body).toMatchObject({ items: [{ status: 'succeeded', attempts: [{ attempt: 1 }, { attempt: 2, end: 'succeeded' }] }] });
+  const effect = await eventually('the end of the effect', async () => items((await gateway.ask('/v1/runs/doubt-1/effects', { key: keys.viewer })).body).find(({ status }) => status === 'succeeded'));
+  expect(effect).toMatchObject({ attempts: [{ attempt: 1 }, { attempt: 2, end: 'succeeded' }] });
   const acts = (await everyRecord(stack.brokers, [topics.auditEvents])).map(({ value }) => JSON.parse(value) as { act: string; by: { name: string }; command: string });
   expect(acts).toContainEqual(expect.objectContaining({ act: 'case.resolve', by: expect.objectContaining({ name: 'the operator' }), command: resolved.body['command'] }));
 });

@@ -9,7 +9,7 @@ import { findStack } from '../stack-file.js';
 
 /** Milliseconds. @throws CliError */
 function durationMs(text: string, what: string): number {
-  const found = /^\d/.test(text) ? ms(text as StringValue) : undefined;
+  const found = /^\d{1,9} ?[a-z]{1,12}$/i.test(text) ? ms(text as StringValue) : undefined;
   if (found === undefined || !Number.isFinite(found)) throw new CliError(`${what} ${text} is no time such as 30m, 12h or 90d`);
   return found;
 }
