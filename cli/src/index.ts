@@ -1,7 +1,9 @@
 import { Command, CommanderError } from 'commander';
 import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
+import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
+import { addContracts } from './commands/contracts.js';
 import { addGateway } from './commands/gateway.js';
 import { addKeys } from './commands/keys.js';
 import { addRebuild } from './commands/rebuild.js';
@@ -22,6 +24,8 @@ export function makeProgram(): Command {
   addUp(program);
   addRuns(program);
   addCases(program);
+  addBrakes(program);
+  addContracts(program);
   addAudit(program);
   addRebuild(program);
   addKeys(program);
