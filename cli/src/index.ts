@@ -1,7 +1,12 @@
 import { Command, CommanderError } from 'commander';
+import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
+import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
 import { addPlans } from './commands/plans.js';
+import { addContracts } from './commands/contracts.js';
+import { addGateway } from './commands/gateway.js';
+import { addKeys } from './commands/keys.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -21,8 +26,13 @@ export function makeProgram(): Command {
   addRuns(program);
   addCases(program);
   addPlans(program);
+  addBrakes(program);
+  addContracts(program);
   addAudit(program);
   addRebuild(program);
+  addKeys(program);
+  addGateway(program);
+  addArtifacts(program);
   return program;
 }
 
