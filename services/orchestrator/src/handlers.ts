@@ -47,6 +47,7 @@ import { sameNamed } from './domain/accept.js';
 import { onRun, onTool } from './domain/brakes.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
+import { toolsOpen } from './domain/revalidate.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
 import { Gates } from './gates.js';
@@ -287,7 +288,9 @@ export class RunHandlers {
   #grant(stream: string, tenant: string, turn: RunTurn): void {
     const run = turn.state(stream);
     const holder = run.status === 'open' ? holderOf(turn, run.pool, this.#contracts) : null;
-    if (holder !== null) this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder });
+    if (holder === null || run.status !== 'open') return;
+    const undeclared = toolsOpen(run).filter((tool) => this.#contracts.tool(tool) === undefined);
+    this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder: { ...holder, undeclared } });
   }
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */

@@ -31,7 +31,7 @@ import {
   type Step,
 } from '@holdfast/protocol';
 import { attemptsNeared, neared, overBudget } from './budget.js';
-import { revalidated } from './revalidate.js';
+import { askFirst, factsOf, revalidated } from './revalidate.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
 import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
 import { approvalOf, unapproved } from './approval.js';
@@ -168,7 +168,7 @@ function start({ data, tenant, inputDigest, holder, at, admission, offset, fork:
     const { kind: _, ...because } = admission;
     return record(StartRefused({ agent, ...because, ...defined({ offset }) }));
   }
-  const lease = agent !== null && admission?.kind !== 'queued' && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
+  const lease = agent !== null && admission?.kind !== 'queued' && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1, agent) : undefined;
   const accepted = RunAccepted({
       tenant,
       agent,
@@ -191,7 +191,7 @@ function admit({ gate, admission, at }: Command<'admit'>, run: KnownRun): RunDec
   return record(admission.kind === 'open' ? RunAdmitted({ gates: [...admission.gates], at }) : queuedBy(admission));
 }
 
-const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
+const leaseOf = (holder: Holder, fence: number, agent: Named): Lease => ({ fence: fence as Fence, worker: holder.worker, taken: holder.offset, ...(holder.rebuilt === 0 ? {} : { rebuilt: holder.rebuilt }), ...defined({ facts: factsOf(holder, agent) }) });
 
 function call({ data, identity, at, brake, spent }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
@@ -409,7 +409,7 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
   );
 }
 
-function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
+function grant({ holder, at }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
   if (run.cancel !== null) {
     // Whoever fired its local calls holds the lane no more.
@@ -420,8 +420,10 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   const agentVersion = hosts(holder, run.agent);
   if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
-  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
-  const lease = leaseOf(holder, run.lastFence + 1);
+  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1, run.agent), because: 'worker_arrived' }));
+  const asks = askFirst(run, holder, run.agent, at);
+  if (asks !== null) return record(asks);
+  const lease = leaseOf(holder, run.lastFence + 1, run.agent);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -431,7 +433,7 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     RunResumed({
       lease,
       because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
-      revalidated: revalidated(run, agentVersion),
+      revalidated: revalidated(run, agentVersion, at, factsOf(holder, run.agent), holder.undeclared),
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
