@@ -4,6 +4,8 @@ import { addAudit } from './commands/audit.js';
 import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
 import { addContracts } from './commands/contracts.js';
+import { addGateway } from './commands/gateway.js';
+import { addKeys } from './commands/keys.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -26,6 +28,8 @@ export function makeProgram(): Command {
   addContracts(program);
   addAudit(program);
   addRebuild(program);
+  addKeys(program);
+  addGateway(program);
   addArtifacts(program);
   return program;
 }

@@ -115,6 +115,8 @@ export const EffectOutcomeUnknown = message(
     local,
     operationId: OperationId.optional(),
     proved: JsonValue.optional(),
+    /** No other attempt follows, whatever is found: its run is cancelled or has expired. */
+    last: z.literal(true).optional(),
     /** What the effect is: all that settling it needs. */
     about: z.object({ tool: Named, effect: EffectClass, args: JsonValue, fence: z.number().int(), since: Instant.optional() }).optional(),
   }),

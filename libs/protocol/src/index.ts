@@ -1,3 +1,4 @@
+export * from './audit.js';
 export * from './contract.js';
 export * from './effect.js';
 export * from './envelope.js';

@@ -33,6 +33,8 @@ export const CaseOpened = message(
     message: z.string(),
     operationId: OperationId.optional(),
     proved: JsonValue.optional(),
+    /** The effect is not sent again, under the same key neither. */
+    last: z.literal(true).optional(),
     since: Instant,
     owner: z.string().nullable(),
     remindAt: Instant.nullable(),

@@ -223,6 +223,14 @@ describe('recorded work', () => {
     expect(names(stand.messages)).toEqual(['ReportTry 1', 'ReportTry 1', 'RecordStep 1', 'ReportTry 2', 'FinishRun']);
   });
 
+  it('tells how long whoever was asked wants to be left alone', async () => {
+    const stand = world();
+    await stand.execute(agent((run) => run.step('busy', () => {
+      throw new Failed({ class: 'invalid_request', message: 'later', retryAfterMs: 1234.5 });
+    })));
+    expect(stand.messages.find(({ type }) => type === 'ReportTry')?.data).toMatchObject({ failure: { class: 'invalid_request', retryAfterMs: 1235 } });
+  });
+
   it('records times, numbers and ids lazily, and at the latest at the end', async () => {
     const stand = world();
     await stand.execute(agent(async (run) => [run.now() > 0, run.random() < 1, run.uuid().length > 0]));

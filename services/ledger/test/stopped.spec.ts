@@ -48,7 +48,17 @@ describe('an effect of a run that is cancelled', () => {
   test('that waits for another attempt is not called failed where the one before may have been applied', () => {
     const waits = (failure: Failure) => events([dispatched(1, 'idempotent')], report(1, failed(failure), 'idempotent'), cancel('idempotent')).at(-1);
     expect(waits(transient)).toMatchObject({ type: 'EffectOutcomeUnknown' });
+    // Whoever looks into it must not send the key again, even before the end of the run is read.
+    expect(waits(transient)).toMatchObject({ data: { last: true } });
     expect(waits({ ...transient, notApplied: true })).toMatchObject({ type: 'EffectFailed', data: { failure: { class: 'cancelled', notApplied: true } } });
+  });
+
+  test('in doubt says so to whoever looks into it, once, and is not sent again on his word', () => {
+    const doubt = events([dispatched(1, 'idempotent')], report(1, failed(transient), 'idempotent'), cancel('idempotent'), cancel('idempotent'));
+    expect(types(doubt)).toEqual(['EffectDispatched', 'EffectRetryScheduled', 'EffectOutcomeUnknown']);
+    expect(events(doubt, verdict(1, sameKeyAgain, 'idempotent')).at(-1)).toMatchObject({ type: 'EffectOutcomeUnknown', data: { last: true } });
+    const since = events([dispatched(1, 'idempotent')], hostLost(9, 'idempotent'));
+    expect(since.every(({ data }) => !('last' in data))).toBe(true);
   });
 
   test.each([

@@ -167,6 +167,14 @@ describe('an idempotent target', () => {
     expect(given(spent(1, { cause: 'partial_effect' })).when(due(now + 1000, 'idempotent', { probe: null }))).toMatchObject({ events: [{ type: 'CaseEscalated' }] });
   });
 
+  test('never where its run is over: a person must look, and nothing is due by itself', () => {
+    const first = eventsOf(given().when(open({ effect: 'idempotent', contract: { probe: null }, more: { last: true } })));
+    expect(first).toMatchObject([{ type: 'CaseOpened', data: { last: true, nextLookAt: null } }, { type: 'CaseEscalated' }]);
+    expect(dueAt(caseIn(first))).toBeNull();
+    const looks = given(spent(1, { last: true }), sent()).when(answered(1, notApplied, now + 1100, { effect: 'idempotent' }));
+    expect(looks).toMatchObject({ events: [{ type: 'ProbeConcluded', data: { nextLookAt: READING_FROM } }] });
+  });
+
   test('where a probe finds nothing yet: that proves nothing, and the same key is sent again', () => {
     const early = given(idem, sent()).when(answered(1, notApplied, now + 1100, { effect: 'idempotent' }));
     expect(early).toMatchObject({ events: [{ type: 'ProbeConcluded', data: { answer: notApplied } }, { type: 'CaseSettled', data: again }] });

@@ -1,6 +1,6 @@
 import { ArtifactRef, RecordStep, ReportTry, Usage, type HistoryStep, type Json, type RecordKind, type Step, type Stored } from '@holdfast/protocol';
 import { toJson } from '../define/json.js';
-import { classOf, InvalidOutput, messageOf, MESSAGE_MAX, ResultUnreadable, StepFailed, type IntentRefusedError } from '../errors.js';
+import { classOf, Failed, InvalidOutput, messageOf, MESSAGE_MAX, ResultUnreadable, StepFailed, type IntentRefusedError } from '../errors.js';
 import { open, type Core } from './core.js';
 import type { Entry } from './entry.js';
 import { load } from './loading.js';
@@ -170,7 +170,7 @@ export class Work {
   #failed(entry: Entry, { task, attempt }: Running, error: unknown): void {
     const { core } = this;
     if (core.phase !== 'running' || entry.lost) return;
-    const failure = { class: classOf(error), message: messageOf(error) };
+    const failure = { class: classOf(error), message: messageOf(error), ...statedPause(error) };
     entry.failure = new StepFailed(`${task.kind} ${task.name}`, entry.step, failure, { cause: error });
     const data = { step: entry.step, kind: task.kind, name: task.name, attempt, failure, fence: core.fence };
     const draft: Draft = { message: ReportTry(data), progress: data, bytes: OVERHEAD_BYTES + MESSAGE_MAX * 6 };
@@ -178,6 +178,10 @@ export class Work {
     core.outgoing.intent(draft);
   }
 }
+
+/** How long whoever was asked wants to be left alone. */
+const statedPause = (error: unknown): { readonly retryAfterMs?: number } =>
+  error instanceof Failed && error.failure.retryAfterMs !== undefined ? { retryAfterMs: Math.max(0, Math.ceil(error.failure.retryAfterMs)) } : {};
 
 const isThenable = (value: unknown): value is PromiseLike<unknown> => typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 

@@ -123,11 +123,9 @@ export class Judge {
     // What was refused after it had fired is asked anew, from its first attempt on.
     const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
     if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
-    const { core, log } = this.sim.cluster;
+    const { log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');
-    // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
-    const clockJumped = core.faults.some((fault) => fault.at === 'time' && fault.kind === 'clock_jump');
-    if (!granted && !clockJumped && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
+    if (!granted && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
     if (effect !== 'irreversible') return;
     if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);

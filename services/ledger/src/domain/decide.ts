@@ -127,7 +127,7 @@ function cancelled(command: Command<'cancel'>, effect: Effect | undefined): Effe
     case 'retry_scheduled': {
       const before = effect.status === 'joined' ? null : effect.status === 'held' ? effect.before : effect;
       // The attempt before may have been applied, where nobody said that it was not.
-      if (before !== null && leavesDoubt(before.failure, effect.effect)) return exhausted(command, attemptBefore(effect, before, effect.attempt + (effect.status === 'held' ? 0 : 1)), before.failure, { kind: 'ledger', at }, because);
+      if (before !== null && leavesDoubt(before.failure, effect.effect)) return exhausted(command, { ...attemptBefore(effect, before, effect.attempt + (effect.status === 'held' ? 0 : 1)), stopped: because }, before.failure, { kind: 'ledger', at }, because);
       return record(EffectFailed({ step: effect.step, key: effect.key, attempt: effect.attempt, failure: failure(before === null || before.failure.notApplied === true), evidence: { kind: 'ledger', at }, because: 'its run is cancelled' }));
     }
     default:
@@ -235,7 +235,7 @@ function sendAgain(command: Command<'due'>, effect: Extract<Effect, { status: 'r
   return late === null ? send(effect, attempt, because, command) : exhausted(command, attemptBefore(effect, before, attempt), before.failure, { kind: 'ledger' }, late);
 }
 
-const attemptBefore = ({ step, key, tool, effect, args, fence, since }: EffectFacts, { notAfter }: Before, attempt: Attempt) => ({ step, key, tool, effect, args, fence, since, attempt: attempt - 1, ...(notAfter === null ? {} : { notAfter }) });
+const attemptBefore = ({ step, key, tool, effect, args, fence, since, stopped }: EffectFacts, { notAfter }: Before, attempt: Attempt) => ({ step, key, tool, effect, args, fence, since, stopped, attempt: attempt - 1, ...(notAfter === null ? {} : { notAfter }) });
 
 /** An effect that waits for its tool: sent as soon as that is allowed; failed, where no attempt may have been applied, when it has waited too long. */
 function held(command: Command<'due'>, effect: Extract<Effect, { status: 'held' }>): EffectDecision {

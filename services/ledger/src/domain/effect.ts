@@ -182,7 +182,8 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
     }
     case 'EffectOutcomeUnknown': {
       const facts = withEnd(factsOf(before, event.data), event);
-      return facts && { ...facts, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
+      const stopped = facts?.stopped ?? (event.data.last ? event.data.message : null);
+      return facts && { ...facts, stopped, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
     case 'EffectPaused':
       return before && { ...before, paused: new Set(before.paused).add(event.data.by) };

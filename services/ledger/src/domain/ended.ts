@@ -122,8 +122,8 @@ interface NobodyKnows {
 }
 
 /** Opens a case. */
-export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' | 'attemptsMax' | 'repairs' | 'stopped'>, { cause, message, notAfter, operationId, proved }: NobodyKnows): EffectDecision {
-  const { step, key, attempt, tool, effect, args, fence, since, local } = of;
+export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' | 'attemptsMax' | 'repairs'>, { cause, message, notAfter, operationId, proved }: NobodyKnows): EffectDecision {
+  const { step, key, attempt, tool, effect, args, fence, since, local, stopped } = of;
   return record(
     EffectOutcomeUnknown({
       step,
@@ -136,6 +136,7 @@ export function unknown({ contract }: Sending, of: Omit<Concluding, 'notAfter' |
       ...(notAfter === undefined ? {} : { notAfter }),
       ...(operationId === undefined ? {} : { operationId }),
       ...(proved === undefined ? {} : { proved }),
+      ...(stopped === null ? {} : { last: true as const }),
       ...(local === undefined ? {} : { local }),
     }),
   );
@@ -178,13 +179,13 @@ function recover(sending: Sending, of: Concluding, failure: Failure, evidence: E
 }
 
 /** No further attempt is allowed. A change that may have been applied is not called failed for that. */
-export function exhausted(sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs' | 'stopped'>, failure: Failure, evidence: Evidence, spent: string): EffectDecision {
+export function exhausted(sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, evidence: Evidence, spent: string): EffectDecision {
   if (leavesDoubt(failure, of.effect)) return inDoubt(sending, of, failure, `${failure.message}; ${spent}`);
   const { step, key, attempt } = of;
   return record(EffectFailed({ step, key, attempt, failure: { ...failure, ...fallbackOf(sending.contract, failure) }, evidence, because: `${failure.class}: ${spent}`, ...localOf(of) }));
 }
 
-const inDoubt = (sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs' | 'stopped'>, failure: Failure, message: string): EffectDecision =>
+const inDoubt = (sending: Sending, of: Omit<Concluding, 'attemptsMax' | 'repairs'>, failure: Failure, message: string): EffectDecision =>
   unknown(sending, of, { cause: failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', message, ...(of.notAfter === undefined ? {} : { notAfter: of.notAfter }) });
 
 /** Why the target may not be sent the key again at `at`, in words; null when it may. */

@@ -17,6 +17,8 @@ export interface CaseFacts {
   readonly cause: UnknownCause;
   readonly message: string;
   readonly operationId: string | undefined;
+  /** The effect is not sent again, whatever is found. */
+  readonly last: boolean;
   readonly since: Instant;
   readonly owner: string | null;
   /** A reading issued earlier does not prove "not applied"; null: only a sealing probe does. */
@@ -88,12 +90,12 @@ function withSettling({ probes, answered }: Case, { by, readAt, verdict }: Extra
 type Opened = Extract<CaseEvent, { type: 'CaseOpened' }>['data'];
 
 function opened(data: Opened, before: Case | undefined): OpenCase {
-  const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, remindAt, escalateAt, nextLookAt } = data;
+  const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, last = false, since, owner, readingFrom, keyKnownUntil, remindAt, escalateAt, nextLookAt } = data;
   // Numbers of probes go on where a case is opened anew: an answer still under way belongs to the attempt.
   const probes = before?.attempt === attempt ? before.probes : new Map<number, Instant>();
   const answered = before?.attempt === attempt ? before.answered : new Set<string>();
   return {
-    ...{ step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, answered },
+    ...{ step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, last, since, owner, readingFrom, keyKnownUntil, probes, answered },
     ...{ status: 'open', nextLookAt, remindAt, escalateAt, outstanding: null, lastAnswer: null, fruitless: 0, escalated: new Set<string>() },
   };
 }
@@ -116,9 +118,9 @@ function evolveOne(before: Case, event: Exclude<CaseEvent, { type: 'CaseOpened' 
       return { ...before, answered, lastAnswer: answer, fruitless, ...(over ? { outstanding: null, nextLookAt } : {}) };
     }
     case 'CaseSettled': {
-      const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer } = before;
+      const { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, last, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer } = before;
       const answered = withSettling(before, event.data);
-      const facts = { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer, answered };
+      const facts = { step, key, attempt, of, tool, effect, args, fence, cause, message, operationId, last, since, owner, readingFrom, keyKnownUntil, probes, lastAnswer, answered };
       return { ...facts, status: 'settled', verdict: event.data.verdict, by: event.data.by };
     }
     case 'CaseReminded':

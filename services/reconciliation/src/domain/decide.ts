@@ -35,7 +35,7 @@ function recorded(events: readonly CaseEvent[]): CaseDecision {
 function open(command: Command<'open'>, before: Case | undefined): CaseDecision {
   const { unknown, of, at, contract } = command;
   if (before !== undefined && of <= before.of) return ignore('opened_before');
-  const { step, key, attempt, cause, message, owner, notAfter, operationId, proved } = unknown;
+  const { step, key, attempt, cause, message, owner, notAfter, operationId, proved, last } = unknown;
   const { tool, effect, args, fence, since } = unknown.about;
   const ageing = contract?.ageing ?? {};
   const lookAt = firstLookAt(command, effect);
@@ -53,6 +53,7 @@ function open(command: Command<'open'>, before: Case | undefined): CaseDecision 
     message,
     ...(operationId === undefined ? {} : { operationId }),
     ...(proved === undefined ? {} : { proved }),
+    ...(last === undefined ? {} : { last }),
     since: at,
     owner: owner ?? contract?.owner ?? null,
     remindAt: ageing.remindAfterMs === undefined ? null : at + ageing.remindAfterMs,
@@ -60,7 +61,7 @@ function open(command: Command<'open'>, before: Case | undefined): CaseDecision 
     readingFrom: notAfter === undefined ? null : readingFrom(contract, notAfter),
     keyKnownUntil: remembered === undefined ? null : (since ?? at) + remembered,
     nextLookAt: lookAt,
-    because: contract?.probe ? 'its tool has a probe' : effect === 'idempotent' ? 'its target is idempotent: the same key can be sent again' : 'its tool has no probe: a person must look',
+    because: contract?.probe ? 'its tool has a probe' : effect === 'idempotent' && lookAt !== null ? 'its target is idempotent: the same key can be sent again' : 'its tool has no probe: a person must look',
   });
   return lookAt === null ? record<CaseEvent>(opening, escalation({ step, key, attempt, owner: opening.data.owner }, contract, 'nothing_helps', `nobody but a person can say whether ${tool.name} happened: ${message}`)) : record(opening);
 }
@@ -105,10 +106,10 @@ function looked(command: Looking, of: OpenCase): CaseEvent[] {
 function sameKeyAgain({ at, contract }: Looking, of: OpenCase): CaseEvent[] {
   const spent = (contract?.retry.attemptsMax ?? 0) + REFIRES_MAX;
   const forgotten = of.keyKnownUntil !== null && at > of.keyKnownUntil;
-  if (of.effect === 'idempotent' && of.cause !== 'partial_effect' && !forgotten && of.attempt < spent) {
+  if (of.effect === 'idempotent' && of.cause !== 'partial_effect' && !of.last && !forgotten && of.attempt < spent) {
     return [settled(of, { status: 'same_key_again' }, 'policy', { kind: 'ledger', at }, 'nobody can say whether it happened, and the target takes the same key again', { readAt: null, sealing: false })];
   }
-  const because = forgotten ? 'the target may have forgotten the key' : `${of.attempt} attempts brought no end`;
+  const because = of.last ? 'its run is over, and no other attempt follows' : forgotten ? 'the target may have forgotten the key' : `${of.attempt} attempts brought no end`;
   if (of.escalated.has('nothing_helps')) return [];
   // Where no probe can be asked either, only a person or a late result moves it from here on.
   return [escalation(of, contract, 'nothing_helps', `${because}: ${of.message}`, contract?.probe ? undefined : null)];

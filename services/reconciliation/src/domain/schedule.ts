@@ -16,7 +16,7 @@ export function firstLookAt({ at, contract, unknown }: Command<'open'>, effect: 
     // The target may show the effect at once; whoever seals needs no patience, and what was accepted takes its time.
     return contract.probe.sealing && unknown.cause !== 'accepted' ? at : at + (contract.probe.initialMs ?? PROBE.initialMs);
   }
-  return effect === 'idempotent' && unknown.cause !== 'partial_effect' ? at + REFIRE_AFTER_MS : null;
+  return effect === 'idempotent' && unknown.cause !== 'partial_effect' && unknown.last === undefined ? at + REFIRE_AFTER_MS : null;
 }
 
 /** The next look after `looks`: back-off with jitter, from the first pause up to the steady one. */
