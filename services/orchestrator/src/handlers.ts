@@ -133,7 +133,9 @@ export class RunHandlers {
     const { subject, tenant } = envelope;
     const run = turn.state(subject);
     if (run.status !== 'open' || run.tenant !== tenant || run.queued?.gate !== data.gate) return turn.count('ignored', 'not_queued');
-    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission: this.#gates.further(subject, run, data.gate, turn) });
+    const admission = this.#gates.further(subject, run, data.gate, turn);
+    if (admission === null) return turn.count('ignored', 'not_its_turn');
+    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission });
     this.#grant(subject, tenant, turn);
   };
 
