@@ -50,6 +50,8 @@ export function evolveEffect(before: EffectView | null, event: EffectEvent, at: 
     }
     case 'EffectHeld':
       return { ...effect, tool: event.data.tool, effect: event.data.effect, args: event.data.args ?? effect.args, status: 'held', retryAt: event.data.until };
+    case 'EffectPaused':
+    case 'EffectUnpaused':
     case 'EffectProgressed':
     case 'EffectStopped':
     case 'LateResultRecorded':
