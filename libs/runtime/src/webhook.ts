@@ -11,9 +11,6 @@ export class WebhookRefused extends Error {
 }
 
 export interface SignedPost {
-  readonly url: string;
-  /** `whsec_` and base64. */
-  readonly secret: string;
   /** The same for each repetition: a receiver drops what it knows. */
   readonly id: string;
   readonly body: string;
@@ -21,10 +18,16 @@ export interface SignedPost {
 
 /**
  * Posts JSON signed as Standard Webhooks (standardwebhooks.com) says: headers `webhook-id`,
- * `webhook-timestamp` and `webhook-signature`. Rejects when it may not have been taken.
- * @throws WebhookRefused an answer other than 2xx
+ * `webhook-timestamp` and `webhook-signature`. `secret`: `whsec_` and base64. A post rejects when it
+ * may not have been taken, with WebhookRefused for an answer other than 2xx.
+ * @throws a secret that can't sign, at once
  */
-export async function postSigned({ url, secret, id, body }: SignedPost): Promise<void> {
+export function signedPosts(url: string, secret: string): (post: SignedPost) => Promise<void> {
+  const signer = new Webhook(secret);
+  return (post) => send(url, signer, post);
+}
+
+async function send(url: string, signer: Webhook, { id, body }: SignedPost): Promise<void> {
   const at = new Date();
   const response = await fetch(url, {
     method: 'POST',
@@ -34,7 +37,7 @@ export async function postSigned({ url, secret, id, body }: SignedPost): Promise
       'content-type': 'application/json',
       'webhook-id': id,
       'webhook-timestamp': String(Math.floor(at.getTime() / 1000)),
-      'webhook-signature': new Webhook(secret).sign(id, at, body),
+      'webhook-signature': signer.sign(id, at, body),
     },
     body,
   });

@@ -30,13 +30,15 @@ export interface EffectView {
   readonly reconciled: { readonly by: string; readonly forced: boolean } | null;
   readonly alarm: string | null;
   readonly retryAt: Instant | null;
+  /** What holds it: its run, or brakes of its tool, agent or tenant. */
+  readonly pausedBy: readonly string[];
   readonly since: Instant;
   readonly updatedAt: Instant;
 }
 
 const blank = ({ step, key }: { step: Step; key: OperationKey }, at: Instant): EffectView => ({
   ...{ step, key, tool: null, effect: null, status: 'dispatched', args: null, attempts: [], outcome: null },
-  ...{ owner: null, reconciled: null, alarm: null, retryAt: null, since: at, updatedAt: at },
+  ...{ owner: null, reconciled: null, alarm: null, retryAt: null, pausedBy: [], since: at, updatedAt: at },
 });
 
 export function evolveEffect(before: EffectView | null, event: EffectEvent, at: Instant): EffectView {
@@ -51,7 +53,9 @@ export function evolveEffect(before: EffectView | null, event: EffectEvent, at: 
     case 'EffectHeld':
       return { ...effect, tool: event.data.tool, effect: event.data.effect, args: event.data.args ?? effect.args, status: 'held', retryAt: event.data.until };
     case 'EffectPaused':
+      return { ...effect, pausedBy: [...effect.pausedBy.filter((by) => by !== event.data.by), event.data.by] };
     case 'EffectUnpaused':
+      return { ...effect, pausedBy: effect.pausedBy.filter((by) => by !== event.data.by) };
     case 'EffectProgressed':
     case 'EffectStopped':
     case 'LateResultRecorded':

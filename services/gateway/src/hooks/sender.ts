@@ -1,6 +1,6 @@
 import { createHmac } from 'node:crypto';
 import { systemClock } from '@holdfast/runtime';
-import { postSigned, WebhookRefused } from '@holdfast/runtime/webhook';
+import { signedPosts, WebhookRefused } from '@holdfast/runtime/webhook';
 import type { ServiceLog } from '@holdfast/runtime/nest';
 import type { DataSource } from 'typeorm';
 import { rowsOf } from '../store/database.js';
@@ -83,7 +83,7 @@ export class WebhookSender {
 
   async #deliver({ id, webhook, event, url, body, tries }: Due): Promise<void> {
     try {
-      await postSigned({ url, secret: secretOf(this.key, webhook), id: event, body });
+      await signedPosts(url, secretOf(this.key, webhook))({ id: event, body });
       await this.#note(id, 'delivered', tries + 1, null, null);
     } catch (error) {
       const problem = error instanceof WebhookRefused ? error.message : 'it can’t be reached';

@@ -49,7 +49,8 @@ export class LaneReader {
 
   /** For how long the broker has not answered this reader. Milliseconds. */
   silentMs(now: number): number {
-    this.#heardAt = Math.max(this.#heardAt, this.#group?.lastHeartbeatSentAt() ?? 0);
+    const ageMs = this.#group?.heartbeatAgeMs() ?? null;
+    if (ageMs !== null) this.#heardAt = Math.max(this.#heardAt, now - ageMs);
     return now - this.#heardAt;
   }
 

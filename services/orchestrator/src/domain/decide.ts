@@ -4,15 +4,12 @@ import {
   brakeKey,
   DEFAULT_RETRY,
   EffectRequested,
-  EffectSettled,
   GroupRequested,
   LeaseGranted,
   mayFireLocally,
-  RunBlocked,
   RunFinished,
   RunQuarantined,
   RunResumed,
-  StepReleased,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
@@ -22,7 +19,7 @@ import {
   type RequestedCall,
   type Step,
 } from '@holdfast/protocol';
-import { attemptsNeared, neared, overBudget } from './budget.js';
+import { neared, overBudget } from './budget.js';
 import { askFirst, factsOf, revalidated } from './revalidate.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
 import type { CallIdentity, Command, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
@@ -31,7 +28,9 @@ import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
+import { answersNothing, unacceptable } from './callable.js';
 import { fork } from './fork.js';
+import { block, release, settle } from './told.js';
 import { admit, join, leaseOf, start } from './start.js';
 import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
@@ -227,30 +226,6 @@ function mayTake({ queueMs, timeoutMs }: NonNullable<CallIdentity['contract']>):
   return queueMs + timeoutMs >= LONG_CALL_MS ? queueMs + timeoutMs : undefined;
 }
 
-function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
-  if (identity.contract === null) {
-    return { ...place, reason: 'unknown_tool', message: `no worker has declared tool ${tool.name}@${tool.version}; start one that serves it, or name a declared version`, token: `tool:${place.step ?? ''}:${tool.name}@${tool.version}` };
-  }
-  if (identity.invalid !== null) {
-    return { ...place, reason: 'invalid_arguments', message: `arguments of ${tool.name}@${tool.version}: ${identity.invalid}`, token: `args:${place.step ?? ''}:${identity.digest}` };
-  }
-  return null;
-}
-
-/** A call that mends or replaces another must name one that failed so, and that nothing else answers yet. */
-function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'call'>['data'], place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
-  const answered = repairs ?? fallbackFor;
-  if (answered === undefined) return null;
-  const no = (message: string): Refusal => ({ ...place, reason: 'invalid', message, token: `answers:${place.step ?? ''}:${answered}` });
-  if (repairs !== undefined && fallbackFor !== undefined) return no('a call either mends a failed step or takes over for it, not both');
-  const failed = run.steps.get(answered);
-  const failure = failed?.kind === 'call' && failed.outcome?.status === 'failed' ? failed.outcome.failure : null;
-  if (failed?.kind !== 'call' || failure === null) return no(`step ${answered} is no call that failed`);
-  for (const step of run.steps.values()) if (step.kind === 'call' && (step.call.repairs ?? step.call.fallbackFor) === answered && (step.call.repairs === undefined) === (repairs === undefined)) return no(`step ${answered} is answered by step ${step.call.step} already`);
-  if (repairs !== undefined) return failure.repairable === true && sameNamed(failed.call.tool, tool) ? null : no(`step ${answered} can't be mended by a call of ${tool.name}`);
-  return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
-}
-
 function group({ data, identities, at, spent }: Command<'group'>, run: KnownRun): RunDecision {
   const { step, fence, calls } = data;
   const place = { intent: 'CallGroup', step, ...defined({ fence }) };
@@ -389,30 +364,4 @@ function grant({ holder, at }: Command<'grant'>, run: KnownRun): RunDecision {
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
   );
-}
-
-function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null && state.outcome.status !== 'unknown') return ignore('already_settled');
-  return record(EffectSettled({ step, attempt, outcome }));
-}
-
-/** A word of the ledger on an attempt after which another one was released already: it has been read before. */
-const isPast = ({ fire, attempt }: CallStep, told: number): boolean => fire === 'granted' && told < attempt;
-
-function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null || isPast(state, attempt)) return ignore('already_settled');
-  return record(RunBlocked({ step, attempt, cause, message, since: at }));
-}
-
-function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome?.status === 'unknown' && !isPast(state, attempt)) return record(StepReleased({ step, attempt, because }));
-  // A retry that nobody doubted is no news to the run, but for what it costs.
-  const [near] = state.outcome === null ? attemptsNeared(run, state, attempt + 1) : [];
-  return near === undefined ? ignore('already_settled') : record(near);
 }
