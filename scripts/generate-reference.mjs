@@ -1,13 +1,15 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
+import { API_VERSION, describe, endpoints } from '@holdfast/gateway';
 import * as protocol from '@holdfast/protocol';
 import { z } from 'zod';
 
 /**
  * `node scripts/generate-reference.mjs [--check]`: writes docs/reference/asyncapi.json, the description of every topic
- * and message, from the protocol's zod schemas. `--check` fails where the file is not what it would write.
+ * and message, from the protocol's zod schemas, and openapi.json beside it, that of the gateway's addresses. `--check`
+ * fails where a file is not what it would write.
  */
-const FILE = fileURLToPath(new URL('../docs/reference/asyncapi.json', import.meta.url));
+const fileOf = (name) => fileURLToPath(new URL(`../docs/reference/${name}`, import.meta.url));
 
 const channels = [
   { address: 'agent.intents', messages: protocol.intentMessages, description: 'What agents ask for: start, call a tool, record, finish. Written by workers and any Kafka client.' },
@@ -20,6 +22,7 @@ const channels = [
   { address: 'operator.commands', messages: protocol.operatorMessages, description: 'What people decide. Written by the command line and the gateway; keyed by run id.' },
   { address: 'contracts', messages: protocol.contractMessages, description: 'What tools and agents declare; compacted, keyed by kind, name and version.' },
   { address: 'worker.events', messages: protocol.workerMessages, description: 'Who serves which pool, with what, and with how much in hand; keyed by worker, kept one day. For people and boards: nothing is decided by it.' },
+  { address: 'audit.events', messages: protocol.auditMessages, description: 'Who asked for which privileged act, written before it is carried out; keyed by tenant, kept for ever. Written by the gateway and the command line.' },
   { address: 'dead.letters', messages: protocol.deadLetterMessages, description: 'Messages that could not be read, with where they are and why.' },
 ];
 
@@ -48,7 +51,7 @@ const headers = {
 const messages = new Map(channels.flatMap(({ messages: types }) => types.map((type) => [type.type, type])));
 const document = {
   asyncapi: '3.0.0',
-  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts` and `worker.events` are keyed by run id; values are JSON of at most 256 KiB.' },
+  info: { title: 'Holdfast', version: '0.1.0', description: 'Topics and messages, generated from libs/protocol. All topics but `contracts`, `worker.events` and `audit.events` are keyed by run id; values are JSON of at most 256 KiB.' },
   defaultContentType: 'application/json',
   channels: Object.fromEntries(
     channels.map(({ address, messages: types, description }) => [
@@ -69,10 +72,12 @@ const document = {
   },
 };
 
-const text = `${JSON.stringify(document, null, 1)}\n`;
-if (process.argv.includes('--check')) {
-  if ((await readFile(FILE, 'utf8').catch(() => '')) !== text) {
-    process.stderr.write('docs/reference/asyncapi.json is not what the protocol says: run `node scripts/generate-reference.mjs`\n');
-    process.exit(1);
+const files = { 'asyncapi.json': document, 'openapi.json': describe(endpoints, API_VERSION) };
+for (const [name, content] of Object.entries(files)) {
+  const text = `${JSON.stringify(content, null, 1)}\n`;
+  if (!process.argv.includes('--check')) await writeFile(fileOf(name), text);
+  else if ((await readFile(fileOf(name), 'utf8').catch(() => '')) !== text) {
+    process.stderr.write(`docs/reference/${name} is not what the code says: run \`node scripts/generate-reference.mjs\`\n`);
+    process.exitCode = 1;
   }
-} else await writeFile(FILE, text);
+}

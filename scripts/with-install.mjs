@@ -23,6 +23,7 @@ const WORDS = {
   // Runs allocate much and keep little: a larger nursery saves most collections.
   simulate: { command: ['--max-semi-space-size=64', 'libs/testing/dist/simulate.js'] },
   report: { command: ['scripts/report.mjs'] },
+  'test-api': { command: ['scripts/test-api.mjs'] },
   'crash-matrix': { command: ['tests/dist/matrix/main.js'] },
 };
 

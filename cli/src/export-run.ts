@@ -19,7 +19,7 @@ export async function exportRun(brokers: readonly string[], id: string): Promise
 
 export function historyFile(id: string, events: readonly RunEvent[]): RunHistory {
   const run = fold(evolve, absent, [...events]);
-  if (run.status === 'absent' || run.status === 'lane') throw new CliError(`${id} is no run`);
+  if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') throw new CliError(`${id} is no run`);
   if (run.agent === null) throw new CliError(`run ${id} has no agent: its harness owns its loop, so there is no code here to replay it against`);
   const steps = historyOf(run);
   const recorded = new Set<string>(run.steps.keys());

@@ -1,6 +1,11 @@
 import { Command, CommanderError } from 'commander';
+import { addArtifacts } from './commands/artifacts.js';
 import { addAudit } from './commands/audit.js';
+import { addBrakes } from './commands/brakes.js';
 import { addCases } from './commands/cases.js';
+import { addContracts } from './commands/contracts.js';
+import { addGateway } from './commands/gateway.js';
+import { addKeys } from './commands/keys.js';
 import { addRebuild } from './commands/rebuild.js';
 import { addRuns } from './commands/runs.js';
 import { addUp } from './commands/up.js';
@@ -19,8 +24,13 @@ export function makeProgram(): Command {
   addUp(program);
   addRuns(program);
   addCases(program);
+  addBrakes(program);
+  addContracts(program);
   addAudit(program);
   addRebuild(program);
+  addKeys(program);
+  addGateway(program);
+  addArtifacts(program);
   return program;
 }
 

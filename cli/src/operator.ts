@@ -19,10 +19,10 @@ export interface Answer {
  * will be decided, whether or not anybody waits.
  * @throws CliError when no answer came in time
  */
-export async function command(options: { brokers: readonly string[]; answersOn: string; run: string; tenant: string; id: string; message: Message; on?: string; withinMs?: number }): Promise<Answer> {
+export async function command(options: { brokers: readonly string[]; answersOn: string; run: string; tenant: string; id: string; message: Message; on?: string; /** The partition, where the key does not say it. */ lane?: number; withinMs?: number }): Promise<Answer> {
   const { brokers, answersOn, run, tenant, id, message, withinMs = ANSWER_WITHIN_MS } = options;
   const on = options.on ?? topics.operatorCommands;
-  const lane = laneOf(run, await partitionsOf(brokers, on));
+  const lane = options.lane ?? laneOf(run, await partitionsOf(brokers, on));
   let answered: (answer: Answer) => void = () => undefined;
   const answer = new Promise<Answer>((resolve) => (answered = resolve));
   const reader = await tail({
@@ -42,7 +42,7 @@ export async function command(options: { brokers: readonly string[]; answersOn: 
   try {
     await reader.caughtUp;
     const headers = encodeHeaders({ id, type: message.type, source: 'holdfast/cli', subject: run, time: Date.now(), tenant });
-    await writer.publish([{ topic: on, key: run, headers, value: JSON.stringify(message.data) }]);
+    await writer.publish([{ topic: on, ...(options.lane === undefined ? {} : { lane }), key: run, headers, value: JSON.stringify(message.data) }]);
     const late = new Promise<never>((_, reject) => {
       timer = setTimeout(() => reject(new CliError(`the command is written and will be decided, but nothing answered within ${withinMs / 1000} s: is the service that owns it running?`)), withinMs);
     });

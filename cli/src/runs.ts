@@ -11,6 +11,8 @@ export interface RunRow {
   readonly agent: string | null;
   readonly steps: number;
   readonly waits: readonly string[];
+  /** What it hangs on, when it is stuck. */
+  readonly stuck: string | null;
   readonly started: string;
   readonly changed: string;
 }
@@ -32,7 +34,7 @@ export async function listRuns(brokers: readonly string[], filter: RunFilter = {
     const run: Run = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
     const [first] = events;
     const last = events.at(-1);
-    if (run.status === 'absent' || run.status === 'lane' || first === undefined || last === undefined) continue;
+    if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes' || first === undefined || last === undefined) continue;
     const waits = openWaits(run);
     if (filter.approver !== undefined && !waits.some(({ wait }) => wait.kind === 'approval' && wait.approvers.includes(filter.approver ?? ''))) continue;
     rows.push({
@@ -42,6 +44,7 @@ export async function listRuns(brokers: readonly string[], filter: RunFilter = {
       agent: run.agent === null ? null : `${run.agent.name}@${run.agent.version}`,
       steps: run.steps.size,
       waits: waits.map(({ step, wait }) => `${step}: ${wait.kind === 'signal' ? `signal ${wait.name}` : wait.kind === 'approval' ? `approval "${wait.what}"` : wait.kind}`),
+      stuck: run.stuck?.on ?? null,
       started: iso(first.envelope.time),
       changed: iso(last.envelope.time),
     });

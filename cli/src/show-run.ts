@@ -1,6 +1,6 @@
 import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
+import { absent, evolve, holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
 
@@ -9,7 +9,7 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
   const stream = (await readStreams(brokers, topics.runEvents, id)).get(id);
   if (stream === undefined) return null;
   const run = fold(evolve, absent, stream.events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
-  if (run.status === 'absent' || run.status === 'lane') return null;
+  if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return null;
   const numbers = [...run.steps.keys()].map((step) => Number(step.split('.')[0]));
   const cursor = numbers.length === 0 ? 0 : Math.max(...numbers);
   const phase = phaseOf(run);
@@ -35,8 +35,11 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     budgets: { ...run.budgets, stepsUsed: run.steps.size },
     waits: openWaits(run).map((wait) => ({ step: wait.step, kind: wait.wait.kind, since: new Date(wait.since).toISOString(), deadline: wait.deadline === null ? null : new Date(wait.deadline).toISOString(), nextAt: wait.nextAt === null ? null : new Date(wait.nextAt).toISOString() })),
     paused: run.paused,
+    held: holdOf(run) === null ? null : [...(run.paused === null ? [] : [`by ${run.paused.by}: ${run.paused.reason}`]), ...[...run.brakes].map(([name, { by, reason }]) => `${name} by ${by}: ${reason}`)].join('; '),
+    stuck: run.stuck === null ? null : `since ${new Date(run.stuck.since).toISOString()} on ${run.stuck.on}`,
     cancel: run.cancel,
     usage: run.usage,
+    origin: run.origin === null ? null : `run ${run.origin.run} up to step ${run.origin.from}`,
     input: run.input,
     steps: [...run.steps.values()].map(showStep),
     unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),

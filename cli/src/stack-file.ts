@@ -17,17 +17,23 @@ export async function writeStackFile(dir: string, stack: StackFile): Promise<voi
 
 export const removeStackFile = (dir: string): Promise<void> => rm(file(dir), { force: true });
 
+const runningIn = (dir: string): Promise<StackFile | null> => readFile(file(dir), 'utf8').then((text) => StackFile.parse(JSON.parse(text)), () => null);
+
+/** Where large values are: the environment first, then the stack of this folder, whether or not it runs. */
+export async function findArtifacts(dir: string): Promise<string> {
+  return process.env['HOLDFAST_ARTIFACTS'] ?? (await runningIn(dir))?.artifacts ?? path.join(dir, STATE_DIR, 'artifacts');
+}
+
 /** Where the stack is: the environment first, then the stack that runs in this folder. */
 export async function findStack(dir: string): Promise<StackFile> {
-  const { HOLDFAST_BROKERS: brokers, HOLDFAST_DATABASE_URL: databaseUrl, HOLDFAST_ARTIFACTS: artifacts } = process.env;
-  const running = await readFile(file(dir), 'utf8').then((text) => StackFile.parse(JSON.parse(text)), () => null);
+  const { HOLDFAST_BROKERS: brokers, HOLDFAST_DATABASE_URL: databaseUrl } = process.env;
+  const running = await runningIn(dir);
   const found = {
     brokers: brokers?.split(',').map((broker) => broker.trim()) ?? running?.brokers,
     databaseUrl: databaseUrl ?? running?.databaseUrl,
-    artifacts: artifacts ?? running?.artifacts ?? path.join(dir, STATE_DIR, 'artifacts'),
   };
   if (found.brokers === undefined || found.databaseUrl === undefined) {
     throw new CliError('no stack runs in this folder: start one with `holdfast up`, or set HOLDFAST_BROKERS and HOLDFAST_DATABASE_URL');
   }
-  return { brokers: found.brokers, databaseUrl: found.databaseUrl, artifacts: found.artifacts };
+  return { brokers: found.brokers, databaseUrl: found.databaseUrl, artifacts: await findArtifacts(dir) };
 }

@@ -63,6 +63,7 @@ describe('docker-compose.yml', () => {
 
   test('is reached at the default ports of the local stack, on the loopback address alone', () => {
     expect(compose.services['kafka']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_KAFKA_PORT:-${DEFAULT_PORTS.kafka}}:19092`]);
+    expect(compose.services['gateway']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_HTTP_PORT:-${DEFAULT_PORTS.gateway}}:8080`]);
     expect(compose.services['postgres']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_POSTGRES_PORT:-${DEFAULT_PORTS.postgres}}:5432`]);
   });
 

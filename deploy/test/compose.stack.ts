@@ -51,7 +51,7 @@ describe('the services in docker-compose.yml', () => {
   }, LIMIT_MS);
 
   test('are those that are tried here', () => {
-    expect(Object.keys(services).filter((name) => services[name]?.build !== undefined)).toEqual(['prepare', ...SERVICES]);
+    expect(Object.keys(services).filter((name) => services[name]?.build !== undefined)).toEqual(['prepare', ...SERVICES, 'gateway']);
   });
 
   test('prepare topics and databases, as often as they are started', async () => {
@@ -62,7 +62,7 @@ describe('the services in docker-compose.yml', () => {
     }
   }, LIMIT_MS);
 
-  test.each(SERVICES)('run as plain processes with that command and environment: %s', async (name) => {
+  test.each([...SERVICES, 'gateway'])('run as plain processes with that command and environment: %s', async (name) => {
     const { service, healthPort } = await processOf(name);
     await service.start();
     let status = 0;

@@ -62,11 +62,12 @@ describe('a port', () => {
   });
 
   test('comes from its setting or is the default', () => {
-    expect(portsFrom({})).toEqual({ kafka: 19092, kafkaController: 19093, postgres: 15432 });
-    expect(portsFrom({ HOLDFAST_KAFKA_PORT: '9092', HOLDFAST_KAFKA_CONTROLLER_PORT: '9093', HOLDFAST_POSTGRES_PORT: '5432' })).toEqual({
+    expect(portsFrom({})).toEqual({ kafka: 19092, kafkaController: 19093, postgres: 15432, gateway: 18080 });
+    expect(portsFrom({ HOLDFAST_KAFKA_PORT: '9092', HOLDFAST_KAFKA_CONTROLLER_PORT: '9093', HOLDFAST_POSTGRES_PORT: '5432', HOLDFAST_HTTP_PORT: '8080' })).toEqual({
       kafka: 9092,
       kafkaController: 9093,
       postgres: 5432,
+      gateway: 8080,
     });
   });
 

@@ -45,7 +45,7 @@ export function explainEvents(run: string, events: readonly RunEvent[]): Explana
     if (event.type === 'IntentRejected') refused[event.data.reason] = (refused[event.data.reason] ?? 0) + 1;
     state = evolve(state, event);
   }
-  if (state.status === 'absent' || state.status === 'lane') return null;
+  if (state.status === 'absent' || state.status === 'lane' || state.status === 'brakes') return null;
   const fence = state.lease?.fence ?? null;
   const steps = [...state.steps].map(([step, state_]): ExplainedStep => {
     const origin = state_.fence === null || fence === null || state_.fence === fence ? 'fresh' : 'replayed';
@@ -58,7 +58,7 @@ export function explainEvents(run: string, events: readonly RunEvent[]): Explana
 }
 
 function firstEffect(run: Run): Explanation['doubledByNaiveRestart'] {
-  if (run.status === 'absent' || run.status === 'lane') return null;
+  if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return null;
   for (const step of run.steps.values()) {
     // One that is unknown may have happened: doing it again may double it.
     if (step.kind === 'call' && step.call.effect !== 'pure' && (step.outcome === null || step.outcome.status === 'succeeded' || step.outcome.status === 'unknown')) return { step: step.call.step, tool: step.call.tool.name };

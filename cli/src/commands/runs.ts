@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { CancelRun, DecideApproval, parseJson, PauseRun, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { CancelRun, DecideApproval, ForkRun, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, EXIT } from '../failure.js';
@@ -22,7 +22,8 @@ export function addRuns(program: Command): void {
   runs
     .command('list')
     .description('runs, newest first')
-    .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, completed …')
+    .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, stuck, completed …')
+    .option('--status <phase>', 'the same')
     .option('--agent <name>', 'of one agent')
     .option('--tenant <tenant>', 'of one tenant')
     .option('--approver <role>', 'only those that wait for an approval by this role')
@@ -80,6 +81,13 @@ export function addRuns(program: Command): void {
         decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: timeOf(options.expires) }) })),
       );
   }
+  for (const how of ['fork', 'retry'] as const) {
+    const made = acting(runs.command(`${how} <run>`).description(how === 'fork' ? 'begin a new run with what this one recorded before a step; that is replayed, never fired' : 'the same, from the step that failed on')).option('--run-id <run>', 'the new run’s id').option('--input <json>', 'another input');
+    if (how === 'fork') made.requiredOption('--from <step>', 'the first step that the new run does itself');
+    made.action((run: string, options: Acting & { from?: string; runId?: string; input?: string }) =>
+      decide(run, options, (id, by) => ForkRun({ command: id, by, run: idOf(options.runId ?? `${run}~${id.slice(0, 8)}`), ...(options.from === undefined ? {} : { from: stepOf(options.from) }), ...(options.input === undefined ? {} : { input: jsonOf(options.input, '--input') }) })),
+    );
+  }
   acting(runs.command('pause <run>').description('hold a run still until it is let go on'))
     .requiredOption('--reason <text>', 'why')
     .action((run: string, options: Acting & { reason: string }) => decide(run, options, (id, by) => PauseRun({ command: id, by, reason: options.reason })));
@@ -91,18 +99,18 @@ export function addRuns(program: Command): void {
 
 const acting = (made: Command): Command => withOperator(made).option('--json', 'print JSON');
 
-async function list(options: { phase?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
+async function list({ status, ...options }: { phase?: string; status?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
   const { brokers } = await findStack('.');
   const limit = Number(options.limit);
   if (!Number.isInteger(limit) || limit < 1) throw new CliError(`--limit ${options.limit}: a whole number from 1 on is needed`);
-  const found = await listRuns(brokers, options);
+  const found = await listRuns(brokers, { ...options, phase: options.phase ?? status });
   const from = options.after === undefined ? 0 : found.findIndex(({ run }) => run === options.after) + 1;
   const page = found.slice(from, from + limit);
   const next = from + limit < found.length ? (page.at(-1)?.run ?? null) : null;
   print(options.json === true, { runs: page, next }, () =>
     page.length === 0
       ? 'no runs'
-      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
+      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.stuck ?? row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
   );
 }
 
@@ -129,7 +137,7 @@ async function act(run: string, { json }: { json?: boolean | undefined }, id: st
   if (known === null) throw new CliError(`run ${run} has no events: it was never accepted here`);
   const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
   const refused = answer.type === 'InputRefused';
-  print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}`));
+  print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));
   if (refused) process.exitCode = EXIT.no;
 }
 
@@ -137,6 +145,12 @@ function stepOf(text: string): Step {
   const step = Step.safeParse(text);
   if (!step.success) throw new CliError(`"${text}" is no step: one is named by its cursor, such as 3 or 3.1`);
   return step.data;
+}
+
+function idOf(text: string): RunId {
+  const id = RunId.safeParse(text);
+  if (!id.success) throw new CliError(`"${text}" can be no run id`);
+  return id.data;
 }
 
 function timeOf(text: string): number {
@@ -163,7 +177,7 @@ function people(run: Record<string, unknown>): string {
     const outcome = step['outcome'] as { status: string } | undefined;
     return [String(step['step']), String(step['tool'] ?? `${String(step['kind'])} ${String(step['name'])}`), String(step['effect'] ?? 'recorded'), paint(outcome?.status ?? 'recorded'), String(step['attempts'] ?? 1), brief(step['args'] ?? step['result'] ?? '')];
   });
-  const facts = ['phase', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
+  const facts = ['phase', 'held', 'stuck', 'origin', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
     .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(

@@ -3,6 +3,7 @@ import path from 'node:path';
 import type { Command } from 'commander';
 import { portsFrom, startHoldfast } from '@holdfast/deploy';
 import { CliError } from '../failure.js';
+import { developmentKey, webhookKey } from '../gateway.js';
 import { print, progress } from '../print.js';
 import { findStack, removeStackFile, STATE_DIR, writeStackFile } from '../stack-file.js';
 
@@ -35,16 +36,20 @@ async function up(dir: string, partitions: number, rebuild: boolean, json: boole
   const stopped = new Promise<void>((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());
   });
-  const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports: portsFrom(process.env), restart: true, log: progress, env: rebuild ? { HOLDFAST_REBUILD: 'auto' } : {} });
+  const ports = portsFrom(process.env);
+  const gateway = process.env['HOLDFAST_GATEWAY'] === 'off' ? undefined : { HOLDFAST_WEBHOOK_KEY: process.env['HOLDFAST_WEBHOOK_KEY'] ?? (await webhookKey(dir)) };
+  const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports, restart: true, log: progress, gateway, env: rebuild ? { HOLDFAST_REBUILD: 'auto' } : {} });
   try {
     await writeStackFile(dir, { brokers: stack.brokers, databaseUrl: stack.databaseUrl, artifacts: path.resolve(dir, STATE_DIR, 'artifacts') });
-    const value = { brokers: stack.brokers, databaseUrl: stack.databaseUrl, services: stack.services.map(({ name }) => name) };
+    const served = gateway === undefined ? null : { url: `http://127.0.0.1:${ports.gateway}`, key: await developmentKey(dir, stack) };
+    const value = { brokers: stack.brokers, databaseUrl: stack.databaseUrl, services: stack.services.map(({ name }) => name), gateway: served };
     print(json, value, () =>
       [
         'Holdfast is up.',
         `  Kafka       ${stack.brokers.join(',')}   (HOLDFAST_BROKERS)`,
         `  PostgreSQL  ${stack.databaseUrl}   (HOLDFAST_DATABASE_URL)`,
         `  services    ${value.services.join(', ')}`,
+        ...(served === null ? [] : [`  gateway     ${served.url}   (HOLDFAST_HTTP_PORT; HOLDFAST_GATEWAY=off leaves it out)`, `  key         ${served.key}   (for development: admin of tenant default)`]),
         'One broker: it survives killed processes, not a power cut. Ctrl-C stops it.',
       ].join('\n'),
     );

@@ -52,7 +52,7 @@ export const EffectHeld = message(
     attempt: Attempt,
     /** Present with the first attempt. */
     args: JsonValue.optional(),
-    because: z.enum(['circuit_open', 'no_free_place']),
+    because: z.enum(['circuit_open', 'no_free_place', 'paused']),
     message: z.string(),
     since: Instant,
     /** From then on it has failed, unfired. */
@@ -61,6 +61,11 @@ export const EffectHeld = message(
     repairs: Step.optional(),
   }),
 );
+
+/** Nothing more of this effect is sent while it is paused; what is under way ends as it ends. `by`: what holds it, its run or a brake; several may. */
+export const EffectPaused = message('EffectPaused', z.object({ ...effect, attempt: Attempt, by: z.string(), because: z.string() }));
+/** `until`: where it waits for its turn, from then on it has failed, unfired. */
+export const EffectUnpaused = message('EffectUnpaused', z.object({ ...effect, attempt: Attempt, by: z.string(), until: Instant }));
 
 /** A long attempt shows life. Recorded now and then, not each time. */
 export const EffectProgressed = message('EffectProgressed', z.object({ ...effect, attempt: Attempt, progress: JsonValue.optional(), aliveUntil: Instant }));
@@ -132,6 +137,8 @@ export const DuplicateEffectDetected = message('DuplicateEffectDetected', z.obje
 export const effectMessages = [
   EffectDispatched,
   EffectHeld,
+  EffectPaused,
+  EffectUnpaused,
   EffectProgressed,
   EffectJoined,
   EffectConflicted,

@@ -1,6 +1,8 @@
+export * from './audit.js';
 export * from './contract.js';
 export * from './effect.js';
 export * from './envelope.js';
+export * from './fork.js';
 export * from './ids.js';
 export * from './intent.js';
 export * from './json.js';
@@ -10,6 +12,7 @@ export * from './operator.js';
 export * from './outcome.js';
 export * from './reconciliation.js';
 export * from './run.js';
+export * from './streams.js';
 export * from './task.js';
 export * from './topics.js';
 export * from './wait.js';

@@ -39,6 +39,14 @@ export const StartRun = message(
     budgets: Budgets.optional(),
     /** What happens at the run's deadline. Default: it expires. */
     onDeadline: OnDeadline.optional(),
+    /** Names a conversation, of which one run at most goes on at a time. */
+    concurrencyKey: z.string().min(1).max(200).optional(),
+    /** Where the conversation has an open run: wait for its end, be refused, cancel it, or cancel it and have what it did compensated. Default: `enqueue`. */
+    onConcurrent: z.enum(['enqueue', 'reject', 'interrupt', 'rollback']).optional(),
+    /** Who waits longer is let in later. Default 0. */
+    priority: z.number().int().min(-100).max(100).optional(),
+    /** How long it may wait to be let in; 0: not at all. Milliseconds. */
+    queueMs: DurationMs.optional(),
     /** Set by the orchestrator for a child. */
     parent: z.object({ run: RunId, step: Step }).optional(),
   }),
@@ -128,6 +136,9 @@ export const DeliverCallback = message('DeliverCallback', z.object({ step: Step,
 /** Told by the orchestrator to itself, across lanes: a child run has ended. */
 export const ReportChild = message('ReportChild', z.object({ step: Step, child: RunId, ending: Ending }));
 
+/** Told by the orchestrator to itself, across lanes: the run's turn has come at a gate where it waited. */
+export const AdmitRun = message('AdmitRun', z.object({ gate: z.string() }));
+
 export const FinishRun = message('FinishRun', z.object({ ending: Ending, ...progress }));
 
 /** The worker's code asks for another step than its history holds. */
@@ -149,5 +160,5 @@ export const AnnounceLane = message(
   }),
 );
 
-/** Types on the topic `agent.intents`. */
-export const intentMessages = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane, StartWait, ReleaseRun, AbandonWait, SignalRun, DeliverCallback, ReportChild] as const;
+/** Types on the topic `agent.intents`, but for forks. */
+export const intents = [StartRun, CallTool, CallGroup, RecordStep, ReportTry, ReportSteps, FinishRun, ReportDivergence, AnnounceLane, StartWait, ReleaseRun, AbandonWait, SignalRun, DeliverCallback, ReportChild, AdmitRun] as const;

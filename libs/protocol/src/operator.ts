@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Instant, Step } from './ids.js';
+import { Attempt, Instant, Name, RunId, Step, Tenant, Version } from './ids.js';
 import { JsonValue } from './outcome.js';
 import { message } from './message.js';
 
@@ -45,11 +45,31 @@ export const DecideApproval = message(
 );
 
 /** `graceful`: what is in flight ends first. `immediate`: the run is over at once, late ends are kept. `tree`: its children too. */
-export const CancelRun = message('CancelRun', z.object({ ...command, reason: z.string().min(1).max(2000), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']) }));
+export const CancelRun = message('CancelRun', z.object({ ...command, reason: z.string().min(1).max(2000), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), /** What it did is to be compensated. */ compensate: z.literal(true).optional() }));
 export const PauseRun = message('PauseRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
 export const UnpauseRun = message('UnpauseRun', z.object({ ...command }));
 /** Lets a quarantined run go on, by whoever has looked into it. */
 export const UnquarantineRun = message('UnquarantineRun', z.object({ ...command, reason: z.string().min(1).max(2000) }));
 
+/** Begins another run with what this one has recorded before a step. Without `from`: a retry, from the step that failed on. */
+export const ForkRun = message('ForkRun', z.object({ ...command, run: RunId, from: Step.optional(), /** Instead of the origin's. */ input: JsonValue.optional() }));
+
+/** What more than one run hangs on, and an operator can hold still. Without a version: all of them. */
+export const BrakeTarget = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('tool'), name: Name, version: Version.optional() }),
+  z.object({ kind: z.literal('agent'), name: Name, version: Version.optional() }),
+  z.object({ kind: z.literal('tenant'), name: Tenant }),
+]);
+export type BrakeTarget = z.infer<typeof BrakeTarget>;
+
+/** Written to every lane, each under `brakeStream(lane)` and on that very partition: a lane decides for itself, in its own order. */
+export const SetBrake = message('SetBrake', z.object({ ...command, target: BrakeTarget, reason: z.string().min(1).max(2000) }));
+export const ReleaseBrake = message('ReleaseBrake', z.object({ ...command, target: BrakeTarget }));
+
+/** Stream id of a lane's brakes. No run id begins so. */
+export const brakeStream = (lane: number): string => `~brakes/${lane}`;
+/** Names one brake: `tool:refund@2`, `tenant:acme`. */
+export const brakeKey = (target: BrakeTarget): string => `${target.kind}:${target.name}${target.kind === 'tenant' || target.version === undefined ? '' : `@${target.version}`}`;
+
 /** Types on the topic `operator.commands`. */
-export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun] as const;
+export const operatorMessages = [ResolveCase, AssignCase, DecideApproval, CancelRun, PauseRun, UnpauseRun, UnquarantineRun, ForkRun, SetBrake, ReleaseBrake] as const;

@@ -1,9 +1,9 @@
 import { z } from 'zod';
-import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
+import { Attempt, Digest, DurationMs, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
-import { Operator } from './operator.js';
+import { BrakeTarget, Operator } from './operator.js';
 import { OnDeadline, Wait, WaitEnd } from './wait.js';
 
 /**
@@ -49,21 +49,46 @@ export const RunAccepted = message(
     budgets: Budgets.optional(),
     onDeadline: OnDeadline.optional(),
     parent: z.object({ run: RunId, step: Step }).optional(),
+    concurrencyKey: z.string().optional(),
+    priority: z.number().int().optional(),
+    /** What it was let through: each has one place less while it is open. */
+    gates: z.array(z.string()).optional(),
     at: Instant.optional(),
     /** Present when a worker for it was there at once. */
     lease: Lease.optional(),
   }),
 );
 
+/** It waits to be let in: its conversation, tenant or agent has no room. `gates`: those that it has passed. */
+export const RunQueued = message('RunQueued', z.object({ gate: z.string(), gates: z.array(z.string()), message: z.string(), since: Instant, expiresAt: Instant }));
+export const RunAdmitted = message('RunAdmitted', z.object({ gates: z.array(z.string()), at: Instant }));
+/** No run comes of this start; asked again from `retryAt` on, one may. */
+export const StartRefused = message(
+  'StartRefused',
+  z.object({
+    agent: Named.nullable(),
+    reason: z.enum(['concurrent_run', 'limit_reached', 'rate_limited', 'queue_full']),
+    message: z.string(),
+    retryAt: Instant,
+    /** The run that goes on. */
+    holder: RunId.optional(),
+    /** Of the start on `agent.intents`. */
+    offset: z.number().int().nonnegative().optional(),
+  }),
+);
+
+/** Another run waits for this one as its child as well. */
+export const RunJoined = message('RunJoined', z.object({ parent: z.object({ run: RunId, step: Step }) }));
+
 /** A queued run's first lease. */
 export const LeaseGranted = message('LeaseGranted', z.object({ lease: Lease, because: z.enum(['worker_arrived', 'worker_changed']) }));
 
-/** What a resume looked at before it let the run go on; each point is a field. */
+/** What a resume looked at before it let the run go on; each point is a field. `history`: its chain was checked while it was folded; one that is damaged is never granted. */
 export const Revalidation = z.object({
   history: z.literal('intact'),
   agentVersion: z.enum(['same', 'compatible']),
   deadline: z.enum(['none', 'open']),
-  budgets: z.enum(['none', 'within']),
+  budgets: z.enum(['none', 'within', 'near', 'spent']),
 });
 
 /** A run changed hands: the new lease, what was checked, what is replayed and what fires again. */
@@ -96,13 +121,18 @@ export const RequestedCall = z.object({
   fallbackFor: Step.optional(),
   /** Attempts at effects that the run may make in all. */
   attemptsMax: z.number().int().optional(),
+  /** How long one attempt may wait and take by its contract, where that is long. Milliseconds. */
+  mayTakeMs: DurationMs.optional(),
   /** The approval that allows it, as it was decided: looked at again when it is sent. */
   approval: z.object({ step: Step, by: z.string(), digest: Digest, expiresAt: Instant.optional() }).optional(),
 });
 export type RequestedCall = z.infer<typeof RequestedCall>;
 
+/** What keeps an effect from being sent although its intent is taken. */
+export const Held = z.object({ brake: z.string(), by: z.string(), reason: z.string() });
+
 /** An effect is intended: on the log before anything fires. */
-export const EffectRequested = message('EffectRequested', z.object({ call: RequestedCall, fire: Fire, ...progress }));
+export const EffectRequested = message('EffectRequested', z.object({ call: RequestedCall, fire: Fire, held: Held.optional(), ...progress }));
 export const GroupRequested = message('GroupRequested', z.object({ step: Step, calls: z.array(RequestedCall), ...progress }));
 export const StepRecorded = message(
   'StepRecorded',
@@ -150,13 +180,20 @@ export const ApprovalDecided = message(
 );
 export const RunCancelRequested = message(
   'RunCancelRequested',
-  z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), command: z.string(), at: Instant }),
+  z.object({ by: Operator, reason: z.string(), scope: z.enum(['run', 'tree']), manner: z.enum(['graceful', 'immediate']), compensate: z.literal(true).optional(), command: z.string(), at: Instant }),
 );
-/** What holds a run still: an operator's word. */
-export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant }));
-export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, command: z.string(), at: Instant }));
+/** What holds a run still: an operator's word. `brake`: one on its tenant or agent, by name; others may hold it besides. */
+export const RunPaused = message('RunPaused', z.object({ by: Operator, reason: z.string(), command: z.string(), at: Instant, brake: z.string().optional() }));
+export const RunUnpaused = message('RunUnpaused', z.object({ by: Operator, command: z.string(), at: Instant, brake: z.string().optional() }));
+/** About a lane, not a run: a tool, an agent or a tenant is held still, or let go again. */
+export const BrakeSet = message('BrakeSet', z.object({ target: BrakeTarget, by: Operator, reason: z.string(), command: z.string(), at: Instant }));
+export const BrakeReleased = message('BrakeReleased', z.object({ target: BrakeTarget, by: Operator, command: z.string(), at: Instant }));
+/** It makes no progress, and no wait, hold or open case explains it. Any progress ends that. */
+export const RunStuck = message('RunStuck', z.object({ since: Instant, on: z.string(), steps: z.array(Step) }));
+/** Another run begins with what this one had recorded before a step. */
+export const RunForked = message('RunForked', z.object({ run: RunId, from: Step, /** Instead of this run's. */ input: z.object({ value: JsonValue }).optional(), by: Operator, command: z.string() }));
 /** A budget is nearly spent, or spent. Spent, it stops the run with its progress kept. */
-export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean() }));
+export const BudgetNeared = message('BudgetNeared', z.object({ budget: z.enum(['steps', 'attempts', 'tokens', 'cost', 'wall_time']), used: z.number(), max: z.number(), reached: z.boolean(), /** Absent: of the run. */ scope: z.literal('tenant').optional() }));
 /** Carried out by the compensation service. */
 export const CompensationRequested = message('CompensationRequested', z.object({ because: z.string(), step: Step.optional() }));
 /** A person let a quarantined run go on. */
@@ -187,6 +224,7 @@ export const RejectReason = z.enum([
   'steps_open',
   'run_cancelled',
   'run_paused',
+  'run_queued',
   'approval_required',
   'approval_invalid',
 ]);
@@ -260,9 +298,13 @@ export const LaneTaken = message(
   }),
 );
 
-/** Types on the topic `run.events`. */
-export const runMessages = [
+/** Types on the topic `run.events`, but for copied steps. */
+export const runEvents = [
   RunAccepted,
+  RunJoined,
+  RunQueued,
+  RunAdmitted,
+  StartRefused,
   LeaseGranted,
   RunResumed,
   EffectRequested,
@@ -286,6 +328,10 @@ export const runMessages = [
   RunCancelRequested,
   RunPaused,
   RunUnpaused,
+  BrakeSet,
+  BrakeReleased,
+  RunStuck,
+  RunForked,
   BudgetNeared,
   CompensationRequested,
   RunUnquarantined,

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Fence, Instant, Named, Step, Tenant, WorkerId } from './ids.js';
+import { Attempt, Fence, Instant, Name, Named, Step, Tenant, Version, WorkerId } from './ids.js';
 import { Failure, Fire, JsonValue, Outcome, Stored } from './outcome.js';
 import { RecordKind } from './intent.js';
 import { RejectReason, RequestedCall } from './run.js';
@@ -50,6 +50,8 @@ export const WaitSettled = message('WaitSettled', z.object({ worker: WorkerId, f
  * does; what of it has not fired is reported so, since nobody will ask again.
  */
 export const RunDropped = message('RunDropped', z.object({ worker: WorkerId, fence: Fence, because: z.string(), cancelled: z.literal(true).optional() }));
+/** Tools that are held still on this lane, all of them: their local calls do not fire until a later word leaves them out. Under the lane's own stream. */
+export const ToolsHeld = message('ToolsHeld', z.object({ worker: WorkerId, tools: z.array(z.object({ name: Name, version: Version.optional() })) }));
 /** When recorded work may be tried again; null: never, the budget is spent. */
 export const TryAnswered = message('TryAnswered', z.object({ worker: WorkerId, fence: Fence, step: Step, attempt: Attempt, retryAt: Instant.nullable() }));
 /** An intent of this worker was refused. */
@@ -59,7 +61,7 @@ export const IntentRefused = message(
 );
 
 /** Types on `run.tasks.<pool>`. */
-export const runTaskMessages = [RunGranted, StepSettled, WaitSettled, RunDropped, TryAnswered, IntentRefused] as const;
+export const runTaskMessages = [RunGranted, StepSettled, WaitSettled, RunDropped, ToolsHeld, TryAnswered, IntentRefused] as const;
 
 /** A message that could not be read, with where it is and why. */
 export const DeadLetter = message(

@@ -1,6 +1,6 @@
 import type { Pool } from './ids.js';
 
-/** Topic names. All are keyed by run id and have the same number of partitions, except `contracts`. */
+/** Topic names. All have the same number of partitions and are keyed by run id, except `contracts`, `worker.events` and `audit.events` (by tenant). */
 export const topics = {
   agentIntents: 'agent.intents',
   runEvents: 'run.events',
@@ -12,6 +12,7 @@ export const topics = {
   workerEvents: 'worker.events',
   contracts: 'contracts',
   deadLetters: 'dead.letters',
+  auditEvents: 'audit.events',
 } as const;
 
 export const runTasks = (pool: Pool): string => `run.tasks.${pool}`;
@@ -37,6 +38,7 @@ export const fixedTopics: readonly TopicSpec[] = [
   { name: topics.workerEvents, retentionMs: DAY_MS },
   { name: topics.contracts, retentionMs: 'forever', compacted: true },
   { name: topics.deadLetters, retentionMs: 30 * DAY_MS },
+  { name: topics.auditEvents, retentionMs: 'forever' },
 ];
 
 /** Topics that a pool of workers has of its own. */

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { describe, expect, test } from '@jest/globals';
 import { z } from 'zod';
 import {
+  auditMessages,
   caseMessages,
   contractMessages,
   deadLetterMessages,
@@ -27,6 +28,7 @@ import * as protocol from '../src/index.js';
  */
 const folder = new URL('golden/', import.meta.url);
 const topics: readonly (readonly MessageType[])[] = [
+  auditMessages,
   caseMessages,
   contractMessages,
   deadLetterMessages,

@@ -83,10 +83,11 @@ export interface LaneGroup {
   offsets(topic: string): Promise<Map<number, { first: number; next: number }>>;
   commit(membership: Membership, offsets: readonly { topic: string; lane: number; offset: number; metadata: string }[]): Promise<CommitEnd>;
   /**
-   * When the last heartbeat that was answered without error in the present generation was sent
-   * (epoch milliseconds); null as soon as any answer spoke of a rebalance.
+   * How long ago the last heartbeat that was answered without error in the present generation was
+   * sent (milliseconds), whatever is done to the machine's clock; null as soon as any answer spoke
+   * of a rebalance.
    */
-  lastHeartbeatSentAt(): number | null;
+  heartbeatAgeMs(): number | null;
   readonly sessionTimeoutMs: number;
 }
 

@@ -14,6 +14,16 @@ export const systemClock: Clock = {
   soon: (callback) => void setImmediate(callback),
 };
 
+/** One moment on two clocks: one may be set, the other stands still while the machine sleeps. */
+export interface Moment {
+  readonly wall: number;
+  readonly steady: number;
+}
+export const systemMoment = (): Moment => ({ wall: systemClock.now(), steady: performance.now() });
+
+/** Milliseconds from a moment to a later one, as the clock has it that says more: an age never looks less than it is. */
+export const ageMs = (then: Moment, now: Moment): number => Math.max(now.wall - then.wall, now.steady - then.steady);
+
 export const systemRandom: Random = { next: Math.random, uuid: randomUUID };
 
 /** Resolves after a time (milliseconds). */

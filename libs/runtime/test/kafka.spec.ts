@@ -116,10 +116,10 @@ describe('the watch over the group’s coordinator', () => {
       {
         onJoining: () => told.push('joining'),
         onSynced: ({ memberId, generation }) => told.push(`synced ${memberId}/${generation}`),
-        onHeartbeatAnswered: ({ memberId, generation }, sentAt) => told.push(`heartbeat ${memberId}/${generation} sent ${sentAt}`),
+        onHeartbeatAnswered: ({ memberId, generation }, sentAt) => told.push(`heartbeat ${memberId}/${generation} sent ${sentAt.steady}`),
         onMembershipDoubted: () => told.push('doubted'),
       },
-      () => now++,
+      () => ({ wall: 0, steady: now++ }),
     );
     const broker = (await cluster.findGroupCoordinator({ groupId: 'g' })) as unknown as Record<string, Call> & { nodeId: number };
     return { broker, told };

@@ -147,8 +147,8 @@ export async function turns(works: readonly LaneWork<Counter>[], options: { jour
 export const said = (rows: readonly JournalRow[]): string[] => rows.map(({ topic, stream, type, data }) => `${topic} ${stream} ${type} ${data}`);
 export const parsed = (row: JournalRow | undefined): unknown => JSON.parse(row?.data ?? 'null');
 
-const PATIENCE_MS = 5000;
-/** Lets everything else go on until a fact holds. */
+const PATIENCE_MS = 20_000;
+/** Lets everything else go on until a fact holds; the time only ends what would hang. */
 export async function until(fact: () => boolean, what: string): Promise<void> {
   for (const began = Date.now(); Date.now() - began < PATIENCE_MS; ) {
     if (fact()) return;

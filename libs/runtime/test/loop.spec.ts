@@ -45,7 +45,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
         committed: () => Promise.resolve(new Map()),
         offsets: () => Promise.resolve(new Map([LANE, OTHER].map((lane) => [lane, { first: 0, next: 2 }]))),
         commit: () => Promise.resolve('accepted'),
-        lastHeartbeatSentAt: () => null,
+        heartbeatAgeMs: () => null,
         ...group,
       };
     },

@@ -36,7 +36,7 @@ async function following({ rejoinFails = 0 } = {}): Promise<Following> {
     committed: () => Promise.resolve(new Map()),
     offsets: () => (answers ? Promise.resolve(new Map([[0, { first: 0, next: 1 }]])) : Promise.reject(new Error('no broker'))),
     commit: () => Promise.resolve('accepted'),
-    lastHeartbeatSentAt: () => null,
+    heartbeatAgeMs: () => null,
   };
   const reader = await tail({ brokers: [], topic: TOPIC, from: 'beginning', onRecord: ({ offset }) => void seen.push(offset), onError: (error) => void errors.push(error.message) }, (given) => {
     handlers = given.handlers;

@@ -252,6 +252,20 @@ export class BudgetExhausted extends IntentRefusedError {
   override readonly name = 'BudgetExhausted';
 }
 
+/** There was no room for the run: its conversation has another, or a limit is reached. Start it again, under the same id, from `retryAt` (epoch milliseconds) on. */
+export class NotAdmitted extends IntentRefusedError {
+  override readonly name = 'NotAdmitted';
+  constructor(
+    reason: string,
+    detail: string,
+    readonly retryAt: number,
+    /** The run that goes on in its conversation. */
+    readonly holder: string | undefined,
+  ) {
+    super('StartRun', undefined, reason, detail);
+  }
+}
+
 /** An operator holds the run still. Ask again when it is let go. */
 export class RunIsPaused extends IntentRefusedError {
   override readonly name = 'RunIsPaused';

@@ -249,3 +249,19 @@ describe('a run that an operator holds', () => {
     expect([told(stand.ending), stand.fired.length]).toEqual([5, 1]);
   });
 });
+
+it('a local call of a tool that is held still fires when it is let go, and not before', async () => {
+  const stand = new StandIn({ tools });
+  let held = true;
+  let again: () => void = () => undefined;
+  Object.assign(stand, { heldStill: () => held, after: (_delay: number, callback: () => void) => ((again = callback), () => undefined) });
+  stand.begin(agent(async (run) => (await run.call(put, { n: 1 })).n));
+  await stand.quiet();
+  again();
+  await stand.quiet();
+  expect([names(stand.messages), stand.fired.length]).toEqual([['CallTool 1'], 0]);
+  held = false;
+  again();
+  await stand.quiet();
+  expect([stand.fired.length, told(stand.ending)]).toEqual([1, 1]);
+});

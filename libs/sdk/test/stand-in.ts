@@ -269,6 +269,8 @@ export class StandIn implements RunPort {
       case 'SignalRun':
       case 'DeliverCallback':
       case 'ReportChild':
+      case 'AdmitRun':
+      case 'StartFork':
         return;
       default:
         return unreachable(intent);

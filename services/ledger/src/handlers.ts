@@ -1,11 +1,15 @@
 import { Injectable } from '@nestjs/common';
 import { unreachable } from '@holdfast/kernel';
 import {
+  brakeKey,
   FireEffect,
   Pool,
   RevokeEffect,
   RunId,
   toolTasks,
+  type BrakeReleased,
+  type BrakeSet,
+  type BrakeTarget,
   type CaseSettled,
   type EffectHeartbeat,
   type EffectReported,
@@ -15,6 +19,8 @@ import {
   type Named,
   type RunCancelRequested,
   type RunFinished,
+  type RunPaused,
+  type RunUnpaused,
   type Settled,
   type Step,
 } from '@holdfast/protocol';
@@ -59,12 +65,12 @@ export class EffectHandlers {
 
   requested = (inbound: In<typeof EffectRequested>, turn: EffectTurn): void => {
     this.settles(inbound, turn);
-    const { call, fire, fence } = inbound.data;
+    const { call, fire, fence, held } = inbound.data;
     if (fire === 'local') return; // Its worker fires it; the ledger hears of its end.
     const { subject, tenant } = inbound.envelope;
     const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
     if (turn.state(subject).has(call.step)) return turn.count('ignored', 'duplicate');
-    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, gate: this.#watch.gate(call.tool, turn), ...this.#sending(turn, call.tool) });
+    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, held, gate: held === undefined ? this.#watch.gate(call.tool, turn) : openGate, ...this.#sending(turn, call.tool) });
   };
 
   /** What a run's worker reported, as it stands in the run's stream. */
@@ -116,6 +122,29 @@ export class EffectHandlers {
     const { status } = inbound.data.ending;
     if (status === 'cancelled' || status === 'expired') this.#cancel(inbound.envelope.subject, turn, `the run is ${status}`, false);
   };
+
+  /** A run is held still, or let go: by an operator, or by a brake on its tenant or agent. */
+  paused = ({ envelope, data }: In<typeof RunPaused>, turn: EffectTurn): void => {
+    const by = data.brake ?? 'run';
+    for (const { step, tool } of turn.state(envelope.subject).values()) this.#apply(envelope.subject, envelope.tenant, turn, { type: 'pause', step, by, because: `${data.by.name} holds ${by === 'run' ? 'the run' : by} still: ${data.reason}`, ...this.#sending(turn, tool) });
+  };
+
+  unpaused = ({ envelope, data }: In<typeof RunUnpaused>, turn: EffectTurn): void => {
+    for (const { step, tool } of turn.state(envelope.subject).values()) this.#apply(envelope.subject, envelope.tenant, turn, { type: 'unpause', step, by: data.brake ?? 'run', because: `${data.by.name} lets it go`, ...this.#sending(turn, tool) });
+  };
+
+  braked = ({ data }: In<typeof BrakeSet>, turn: EffectTurn): void => this.#brake(data.target, turn, 'pause', `${data.by.name} holds ${brakeKey(data.target)} still: ${data.reason}`);
+  unbraked = ({ data }: In<typeof BrakeReleased>, turn: EffectTurn): void => this.#brake(data.target, turn, 'unpause', `${data.by.name} lets it go`);
+
+  /** Runs of a tenant or an agent are held one by one, and say so in their own streams; a tool is held here. */
+  #brake(target: BrakeTarget, turn: EffectTurn, type: 'pause' | 'unpause', because: string): void {
+    if (target.kind !== 'tool') return;
+    for (const run of turn.open(EFFECTS_TAG)) {
+      for (const { step, tool } of turn.state(run).values()) {
+        if (tool.name === target.name && (target.version ?? tool.version) === tool.version) this.#apply(run, turn.tenantOf(run), turn, { type, step, by: brakeKey(target), because, ...this.#sending(turn, tool) });
+      }
+    }
+  }
 
   laneTaken = (inbound: In<typeof LaneTaken>, turn: EffectTurn): void => {
     const { pool, taken } = inbound.data;
@@ -178,7 +207,7 @@ export class EffectHandlers {
           if (effect === undefined) continue;
           this.#watch.note(run, event, effect, turn, command);
           if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
-          if (effect.status === 'held') turn.wake(run, turn.now);
+          if (effect.status === 'held' && effect.paused.size === 0 && command.type !== 'pause') turn.wake(run, turn.now);
           this.#revoke(run, tenant, turn, before, effect);
           this.#noteClaim(run, turn, before, effect);
         }

@@ -1,4 +1,6 @@
 import {
+  BrakeReleased,
+  BrakeSet,
   caseMessages,
   CaseSettled,
   EffectHeartbeat,
@@ -11,6 +13,8 @@ import {
   RunCancelRequested,
   RunFinished,
   runMessages,
+  RunPaused,
+  RunUnpaused,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
@@ -62,6 +66,10 @@ export const routes = (handle: EffectHandlers) => [
   on<RunEffects, EffectEvent, typeof RunCancelRequested.schema._output>(topics.runEvents, RunCancelRequested, handle.cancelled, {
     locks: ({ envelope }, state) => settleLocks([...state(envelope.subject).keys()], state(envelope.subject)),
   }),
+  on(topics.runEvents, RunPaused, handle.paused),
+  on(topics.runEvents, RunUnpaused, handle.unpaused),
+  on<RunEffects, EffectEvent, typeof BrakeSet.schema._output>(topics.runEvents, BrakeSet, handle.braked, { streams: ({ data }, open) => (data.target.kind === 'tool' ? open(EFFECTS_TAG) : []) }),
+  on<RunEffects, EffectEvent, typeof BrakeReleased.schema._output>(topics.runEvents, BrakeReleased, handle.unbraked, { streams: ({ data }, open) => (data.target.kind === 'tool' ? open(EFFECTS_TAG) : []) }),
   on<RunEffects, EffectEvent, typeof LaneTaken.schema._output>(topics.runEvents, LaneTaken, handle.laneTaken, { streams: (_, open) => open(EFFECTS_TAG) }),
   on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
     locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),

@@ -17,6 +17,7 @@ import {
   StepsReported,
   Tenant,
   topics,
+  type AdmitRun,
   type AnnounceLane,
   type CallGroup,
   type CallTool,
@@ -37,16 +38,22 @@ import {
   type ReportSteps,
   type ReportTry,
   type RunGranted,
+  type StartFork,
   type StartRun,
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreadable } from '@holdfast/runtime';
 import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
+import { sameNamed } from './domain/accept.js';
+import { onRun, onTool } from './domain/brakes.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
-import { holderOf } from './lanes.js';
-import { answerParent, tell, tellAgain, tellEnds } from './tell.js';
+import { Gates } from './gates.js';
+import { DEFAULT_SETTINGS, type Settings } from './settings.js';
+import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
+import { TenantBudgets } from './tenant-budget.js';
+import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -55,6 +62,7 @@ type RunTurn = Turn<Run, RunEvent>;
 /** Recovered runs are granted over this long for each of them, so that a take-over is no stampede. Milliseconds. */
 const GRANT_SPREAD_MS = 1;
 const GRANT_SPREAD_MOST_MS = 5000;
+const TAKES_FROM_BUDGET: ReadonlySet<RunCommand['type']> = new Set(['call', 'group', 'record', 'try', 'wait'] as const);
 /** A write under way is over by then; a group that has expired begins its generations at 1 again. Milliseconds. */
 const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 
@@ -63,33 +71,74 @@ const GENERATIONS_COUNT_ON_MS = 10 * 60 * 1000;
 export class RunHandlers {
   readonly #contracts: ContractBook;
   readonly #arguments: SchemaChecker;
+  readonly #gates: Gates;
+  readonly #budgets: TenantBudgets;
 
   /** `checker`: one for many handlers saves compiling each tool's schema anew. */
-  constructor(contracts: ContractBook, checker = new SchemaChecker('input')) {
+  constructor(contracts: ContractBook, checker = new SchemaChecker('input'), readonly settings: Settings = DEFAULT_SETTINGS) {
     this.#contracts = contracts;
     this.#arguments = checker;
+    this.#gates = new Gates(settings.limits);
+    this.#budgets = new TenantBudgets(settings.limits);
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
     for (const { data } of inbounds) {
       const named = typeof data === 'object' && data !== null && 'tool' in data ? [data.tool as Named] : typeof data === 'object' && data !== null && 'calls' in data ? (data.calls as { tool: Named }[]).map(({ tool }) => tool) : [];
-      if (named.some((tool) => this.#contracts.tool(tool) === undefined)) {
+      const agents = typeof data === 'object' && data !== null && 'taken' in data && 'agents' in data ? (data.agents as Named[]) : [];
+      if (named.some((tool) => this.#contracts.tool(tool) === undefined) || agents.some((agent) => this.#contracts.agent(agent) === undefined)) {
         await this.#contracts.catchUp();
         return;
       }
     }
   }
 
-  start = (inbound: In<typeof StartRun>, turn: RunTurn): void => {
+  start = (inbound: In<typeof StartRun>, turn: RunTurn): void => this.#start(inbound, turn);
+
+  /** A run that begins with what another has recorded. */
+  startFork = (inbound: In<typeof StartFork>, turn: RunTurn): void => {
+    const { start, ...fork } = inbound.data;
+    this.#start({ ...inbound, data: start }, turn, fork);
+    // Its grant carries what was copied.
+    const run = turn.state(inbound.envelope.subject);
+    if (isRun(run) && run.lastFence === 0) this.#grant(inbound.envelope.subject, inbound.envelope.tenant, turn);
+  };
+
+  #start(inbound: In<typeof StartRun>, turn: RunTurn, fork?: Omit<Data<typeof StartFork>, 'start'>): void {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
     const inputDigest = digestOf(inbound.data.input);
-    answerParent(inbound.envelope.subject, inbound.envelope.tenant, turn, inbound.data.parent);
-    this.intent(inbound, turn, (tenant) => ({ type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: holderOf(turn, pool) }));
+    const { subject: run, tenant } = inbound.envelope;
+    const { parent } = inbound.data;
+    const { agent } = inbound.data;
+    const isHeld = onRun(brakesOf(turn), { tenant: tenant as Tenant, agent }).length > 0;
+    this.intent(inbound, turn, (tenant) => {
+      const admission = turn.state(run).status === 'absent' ? this.#gates.start(run, tenant, inbound.data, turn) : undefined;
+      return { type: 'start', at: turn.now, tenant, data: inbound.data, inputDigest, holder: isHeld || fork !== undefined ? null : holderOf(turn, pool, this.#contracts), ...(admission === undefined ? {} : { admission }), ...(fork === undefined ? {} : { fork }), ...(turn.inHand === null ? {} : { offset: turn.inHand.offset }) };
+    });
+    // Read again, a start that was refused must not become a run.
+    if (turn.state(run).status === 'absent') turn.answered();
+    this.brake(run, turn);
+    if (parent === undefined) return;
+    const other = otherRun(turn.state(run), tenant, inbound.data.agent, inputDigest);
+    // Whoever wants a child hears what became of it, also where there is none.
+    if (other !== null) return refuseParent(run, tenant, turn, parent, other);
+    answerParent(run, tenant, turn, parent);
+    this.apply(run, tenant, turn, { type: 'join', at: turn.now, parent });
+  }
+
+  /** Its turn has come where it waited. */
+  admit = ({ envelope, data }: In<typeof AdmitRun>, turn: RunTurn): void => {
+    const { subject, tenant } = envelope;
+    const run = turn.state(subject);
+    if (run.status !== 'open' || run.tenant !== tenant || run.queued?.gate !== data.gate) return turn.count('ignored', 'not_queued');
+    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission: this.#gates.further(subject, run, data.gate, turn) });
+    this.#grant(subject, tenant, turn);
   };
 
   call = (inbound: In<typeof CallTool>, turn: RunTurn): void => {
-    this.intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data) }));
+    const brake = onTool(brakesOf(turn), inbound.data.tool);
+    this.intent(inbound, turn, (tenant, run) => ({ type: 'call', at: turn.now, data: inbound.data, identity: this.#identity(tenant, run, inbound.data), brake }));
   };
 
   group = (inbound: In<typeof CallGroup>, turn: RunTurn): void => {
@@ -133,6 +182,7 @@ export class RunHandlers {
     const open = turn.open(pool);
     const spread = Math.min(GRANT_SPREAD_MOST_MS, open.length * GRANT_SPREAD_MS);
     for (const run of open) turn.wake(run, turn.now + Math.floor(turn.random() * spread));
+    tellHeldTools(turn, pool);
   };
 
   succeeded = (inbound: In<typeof EffectSucceeded>, turn: RunTurn): void => {
@@ -171,7 +221,9 @@ export class RunHandlers {
   due = (stream: string, turn: RunTurn): void => {
     const run = turn.state(stream);
     if (run.status !== 'open') return;
-    if (dueAt(run) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now });
+    this.brake(stream, turn);
+    const { stuckAfterMs } = this.settings;
+    if (dueAt(run, stuckAfterMs) !== null) this.apply(stream, run.tenant, turn, { type: 'due', at: turn.now, stuckAfterMs });
     this.#grant(stream, run.tenant, turn);
   };
 
@@ -215,7 +267,16 @@ export class RunHandlers {
     if (!run.success || !tenant.success) return turn.park('invalid_id', run.error?.issues[0]?.message ?? tenant.error?.issues[0]?.message ?? 'invalid id');
     const state = turn.state(subject);
     if (isRun(state) && state.tenant !== tenant.data) return turn.park('run_unknown', 'no such run for this tenant');
+    this.brake(subject, turn);
     this.apply(subject, tenant.data, turn, command(tenant.data, run.data));
+  }
+
+  /** Brings a run in step with the brakes of its lane. */
+  brake(stream: string, turn: RunTurn): void {
+    const run = turn.state(stream);
+    if (run.status !== 'open') return;
+    const brakes = brakesOf(turn);
+    if (run.brakes.size > 0 || onRun(brakes, run).length > 0) this.apply(stream, run.tenant, turn, { type: 'brake', at: turn.now, brakes });
   }
 
   #settled({ envelope, data }: Inbound<{ step: Data<typeof EffectSucceeded>['step']; attempt: number }>, turn: RunTurn, outcome: Exclude<Outcome, { status: 'unknown' }>): void {
@@ -225,13 +286,14 @@ export class RunHandlers {
   /** Whoever holds the run's lane gets the run, if it is to be advanced now. */
   #grant(stream: string, tenant: string, turn: RunTurn): void {
     const run = turn.state(stream);
-    const holder = run.status === 'open' ? holderOf(turn, run.pool) : null;
+    const holder = run.status === 'open' ? holderOf(turn, run.pool, this.#contracts) : null;
     if (holder !== null) this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder });
   }
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */
   apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
-    const decision = decide(command, turn.state(stream));
+    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.#budgets.spent(tenant, turn) : null;
+    const decision = decide(spent === null ? command : ({ ...command, spent } as RunCommand), turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
         if (decision.because === 'already_refused') turn.answered();
@@ -243,6 +305,8 @@ export class RunHandlers {
           const before = turn.state(stream);
           turn.record(stream, tenant, event);
           tell(stream, tenant, turn, before, event);
+          this.#count(stream, tenant, turn, event);
+          if (event.type === 'RunFinished' && isRun(before)) this.#gates.leave(stream, before, turn);
         }
         // What it waited for has come: it is handed to a worker again.
         if (command.type !== 'grant' && isLetGo(turn.state(stream))) this.#grant(stream, tenant, turn);
@@ -250,6 +314,13 @@ export class RunHandlers {
       default:
         return unreachable(decision);
     }
+  }
+
+  /** What a recorded step used is the tenant's as well. */
+  #count(stream: string, tenant: string, turn: RunTurn, event: RunEvent): void {
+    const run = turn.state(stream);
+    if (event.type !== 'StepRecorded' || event.data.usage === undefined || !isRun(run)) return;
+    for (const said of this.#budgets.use(run, event.data.usage, turn)) turn.record(stream, tenant, said);
   }
 
   #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {
@@ -291,9 +362,16 @@ export class RunHandlers {
   }
 }
 
+/** Why a run is not the one that somebody wanted as a child; null when it is. */
+function otherRun(run: Run, tenant: string, agent: Named | null, inputDigest: string): string | null {
+  if (!isRun(run)) return 'its start was refused';
+  if (run.tenant !== tenant) return 'no run can be started under this id for this tenant';
+  return run.inputDigest === inputDigest && sameNamed(run.agent, agent) ? null : 'a run with this id exists with another input or agent';
+}
+
 /** Held by nobody, after somebody had it. */
 const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === null && run.lastFence > 0;
 
-export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane';
+export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane' && run.status !== 'brakes';
 
 const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

@@ -45,7 +45,7 @@ function paged(steps: readonly HistoryStep[]): HistoryStep[][] {
   return [...pages, page];
 }
 
-function historyStep(state: StepState): HistoryStep {
+export function historyStep(state: StepState): HistoryStep {
   switch (state.kind) {
     case 'call':
       return {

@@ -1,5 +1,6 @@
 import {
   AbandonWait,
+  AdmitRun,
   AnnounceLane,
   CallGroup,
   CallTool,
@@ -15,6 +16,7 @@ import {
   EffectRetryScheduled,
   EffectSucceeded,
   FinishRun,
+  ForkRun,
   intentMessages,
   IntentRejected,
   LaneTaken,
@@ -22,6 +24,7 @@ import {
   operatorMessages,
   PauseRun,
   RecordStep,
+  ReleaseBrake,
   ReleaseRun,
   ReportChild,
   ReportDivergence,
@@ -29,7 +32,10 @@ import {
   ReportTry,
   RunGranted,
   runTasks,
+  SetBrake,
   SignalRun,
+  StartFork,
+  StartRefused,
   StartRun,
   StartWait,
   topics,
@@ -39,10 +45,12 @@ import {
   type Pool,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
-import { absent, evolve, type Run, type RunEvent } from './domain/run.js';
+import { absent, evolveAt, holdOf, type Run, type RunEvent } from './domain/run.js';
 import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
+import { Gates } from './gates.js';
 import type { RunHandlers } from './handlers.js';
+import { LANES_TAG } from './lanes.js';
 import type { WaitHandlers } from './wait-handlers.js';
 
 /** Which message goes to which handler: the whole of it. */
@@ -50,6 +58,10 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on<Run, RunEvent, typeof StartRun.schema._output>(topics.agentIntents, StartRun, handle.start, {
     streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.pool ?? DEFAULT_POOL, record.lane)],
   }),
+  on<Run, RunEvent, typeof StartFork.schema._output>(topics.agentIntents, StartFork, handle.startFork, {
+    streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.start.pool ?? DEFAULT_POOL, record.lane)],
+  }),
+  on(topics.agentIntents, AdmitRun, handle.admit),
   on(topics.agentIntents, CallTool, handle.call),
   on(topics.agentIntents, CallGroup, handle.group),
   on(topics.agentIntents, RecordStep, handle.recordStep),
@@ -69,6 +81,9 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on(topics.operatorCommands, PauseRun, wait.pause),
   on(topics.operatorCommands, UnpauseRun, wait.unpause),
   on(topics.operatorCommands, UnquarantineRun, wait.unquarantine),
+  on(topics.operatorCommands, ForkRun, wait.fork),
+  on(topics.operatorCommands, SetBrake, wait.setBrake),
+  on(topics.operatorCommands, ReleaseBrake, wait.releaseBrake),
   on(topics.effectEvents, EffectSucceeded, handle.succeeded),
   on(topics.effectEvents, EffectRejected, handle.rejected),
   on(topics.effectEvents, EffectFailed, handle.failed),
@@ -93,17 +108,20 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
   ],
   routes: routes(handle, wait),
   initial: absent,
-  evolve,
+  evolve: evolveAt,
   agenda: (run) => {
-    if (run.status !== 'open') return { open: run.status === 'lane', dueAt: null, tag: null };
+    if (run.status === 'lane') return { open: true, dueAt: null, tag: LANES_TAG };
+    if (run.status === 'brakes') return { open: run.set.size > 0, dueAt: null, tag: null };
+    if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
-    const wanted = run.agent !== null && !run.released && run.paused === null && (run.cancel === null || localSteps(run).length > 0);
-    return { open: true, dueAt: dueAt(run), tag: wanted ? run.pool : null };
+    const wanted = run.agent !== null && !run.released && run.queued === null && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
+    return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : null };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   rebuild: {
-    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered },
+    shared: Gates.words,
+    answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered, [StartRefused.type]: answered },
     reopen: handle.reopen,
     sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
   },

@@ -4,6 +4,7 @@ import {
   ReportChild,
   RunDropped,
   runTasks,
+  StartFork,
   StartRun,
   StepSettled,
   topics,
@@ -12,19 +13,22 @@ import {
   type Ending,
   type Lease,
   type Message,
+  type MessageOf,
+  type RunForked,
   type RunId,
   type Settled,
 } from '@holdfast/protocol';
 import type { Turn } from '@holdfast/runtime';
 import { openWaits, type Cancel, type KnownRun, type Run, type RunEvent } from './domain/run.js';
 import type { WaitStep } from './domain/wait.js';
-import { grantPages } from './history.js';
+import { isBefore, stepsBefore } from './domain/fork.js';
+import { grantPages, historyStep } from './history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
-type Parent = NonNullable<KnownRun['parent']>;
+type Parent = KnownRun['parents'][number];
 
-const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane';
+const isKnown = (run: Run): run is KnownRun => run.status !== 'absent' && run.status !== 'lane' && run.status !== 'brakes';
 
 /** Who has to hear of an event: the worker that holds the run, or held it until then, and runs that hang on this one. */
 export function tell(stream: string, tenant: string, turn: RunTurn, before: Run, event: RunEvent): void {
@@ -80,9 +84,12 @@ function tellRuns(stream: string, tenant: string, turn: RunTurn, run: KnownRun, 
       return wait?.kind === 'wait' ? startChild(stream, tenant, turn, run, wait) : undefined;
     }
     case 'RunFinished':
-      return run.parent === null ? undefined : tellParent(stream, tenant, turn, run.parent, event.data.ending);
+      for (const parent of run.parents) tellParent(stream, tenant, turn, parent, event.data.ending);
+      return;
     case 'RunCancelRequested':
       return cancelChildren(tenant, turn, run);
+    case 'RunForked':
+      return startFork(stream, tenant, turn, run, event.data);
     default:
       return;
   }
@@ -110,11 +117,22 @@ export function answerParent(stream: string, tenant: string, turn: RunTurn, pare
   if (parent !== undefined && run.status === 'ended' && run.tenant === tenant) tellParent(stream, tenant, turn, parent, run.ending);
 }
 
+/** No such child comes about: whoever waits for it hears so. */
+export const refuseParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, because: string): void =>
+  tellParent(child, tenant, turn, parent, { status: 'failed', failure: { class: 'concurrency_conflict', message: `run ${child} was not started: ${because}`, notApplied: true } });
+
 function startChild(stream: string, tenant: string, turn: RunTurn, run: KnownRun, { step, wait, deadline }: WaitStep): void {
   if (wait.kind !== 'child') return;
   const parent = { run: stream as RunId, step };
   const data = { agent: wait.agent, input: wait.input, parent, ...(wait.pool === undefined ? {} : { pool: wait.pool }), ...(deadline === null ? {} : { deadline }), ...(run.principal === null ? {} : { principal: run.principal }) };
   turn.send(topics.agentIntents, wait.run, tenant, StartRun(data));
+}
+
+function startFork(stream: string, tenant: string, turn: RunTurn, { agent, pool, goal, success, principal, budgets, onDeadline, ...run }: KnownRun, { run: other, from, input }: MessageOf<typeof RunForked>['data']): void {
+  const start = { agent, pool, input: input === undefined ? run.input : input.value, budgets, onDeadline, success: [...success], ...(goal === null ? {} : { goal }), ...(principal === null ? {} : { principal }) };
+  const steps = stepsBefore(turn.state(stream) as KnownRun, from).map(historyStep);
+  const observed = run.observed.filter((step) => isBefore(step, from));
+  turn.send(topics.agentIntents, other, tenant, StartFork({ start, origin: { run: stream as RunId, from }, steps, observed }));
 }
 
 const tellParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, ending: Ending): void =>

@@ -1,5 +1,6 @@
 import { Injectable } from '@nestjs/common';
 import {
+  brakeStream,
   digestOf,
   digestOfText,
   material,
@@ -9,11 +10,14 @@ import {
   type CancelRun,
   type DecideApproval,
   type DeliverCallback,
+  type ForkRun,
   type MessageOf,
   type Named,
   type PauseRun,
+  type ReleaseBrake,
   type ReleaseRun,
   type ReportChild,
+  type SetBrake,
   type SignalRun,
   type StartWait,
   type UnpauseRun,
@@ -22,8 +26,11 @@ import {
 } from '@holdfast/protocol';
 import { SchemaChecker, type ContractBook, type Inbound, type Turn } from '@holdfast/runtime';
 import type { RunCommand } from './domain/commands.js';
+import { stepsBefore } from './domain/fork.js';
 import { openWaits, type Run, type RunEvent } from './domain/run.js';
 import { isRun, type RunHandlers } from './handlers.js';
+import { historyStep } from './history.js';
+import { tellHeldTools } from './lanes.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -87,6 +94,24 @@ export class WaitHandlers {
   cancel = (inbound: In<typeof CancelRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'cancel', at: turn.now, asked: inbound.data }));
   pause = (inbound: In<typeof PauseRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'pause', at: turn.now, asked: inbound.data }));
   unpause = (inbound: In<typeof UnpauseRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unpause', at: turn.now, asked: inbound.data }));
+  /** A brake on more than a run. What it holds is looked at in the turns to come, and before anything is taken for it. */
+  setBrake = (inbound: In<typeof SetBrake>, turn: RunTurn): void => this.#brake(inbound, turn, { type: 'set_brake', at: turn.now, asked: inbound.data });
+  releaseBrake = (inbound: In<typeof ReleaseBrake>, turn: RunTurn): void => this.#brake(inbound, turn, { type: 'release_brake', at: turn.now, asked: inbound.data });
+
+  #brake({ envelope, data }: In<typeof ReleaseBrake>, turn: RunTurn, command: RunCommand): void {
+    const stream = brakeStream(turn.lane);
+    if (envelope.subject !== stream) return turn.park('wrong_partition', `a brake is written to every lane, here under the key ${stream}`);
+    const before = turn.state(stream);
+    this.#runs.apply(stream, envelope.tenant, turn, command);
+    const after = turn.state(stream);
+    if (before.status === 'brakes' && after.status === 'brakes' && before.set.size === after.set.size) return;
+    if (data.target.kind === 'tool') return tellHeldTools(turn);
+    for (const run of turn.open()) if (!run.startsWith('~')) turn.wake(run, turn.now);
+  }
+
+  fork = (inbound: In<typeof ForkRun>, turn: RunTurn): void =>
+    this.#outsider(inbound, turn, (run) => ({ type: 'fork', at: turn.now, asked: inbound.data, bytesBefore: (from) => JSON.stringify(stepsBefore(run, from).map(historyStep)).length }));
+
   unquarantine = (inbound: In<typeof UnquarantineRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unquarantine', at: turn.now, asked: inbound.data }));
 
   /** Something about a run from whoever doesn't hold it. What concerns no run can be told to nobody but whoever reads the dead letters. */
@@ -94,6 +119,7 @@ export class WaitHandlers {
     const { subject, tenant } = inbound.envelope;
     const run = RunId.safeParse(subject).success ? turn.state(subject) : undefined;
     if (run === undefined || !isRun(run) || run.tenant !== tenant) return turn.park('run_unknown', `no run ${subject} for this tenant: it has to be started first`);
+    this.#runs.brake(subject, turn);
     this.#runs.apply(subject, tenant, turn, command(run));
   }
 

@@ -200,6 +200,13 @@ export function played(first: readonly RunEvent[], ...commands: readonly RunComm
 }
 
 export function known(state: Run): KnownRun {
-  if (state.status === 'absent' || state.status === 'lane') throw new Error(`not a run: ${state.status}`);
+  if (state.status === 'absent' || state.status === 'lane' || state.status === 'brakes') throw new Error(`not a run: ${state.status}`);
   return state;
 }
+
+/** As a newer run of the same conversation cancels it. */
+export const cancelOf = (rollback: boolean): Command<'cancel'> => ({
+  type: 'cancel',
+  at,
+  asked: { command: 'concurrent:run-2', by: { name: 'run run-2', roles: ['operator'] }, reason: 'newer input came', scope: 'tree', manner: 'graceful', ...(rollback ? { compensate: true as const } : {}) },
+});

@@ -71,7 +71,7 @@ export class TestStack {
       services,
       // What a service said last is the only clue to why it died: its log goes with the stack.
       onServiceExit: (process, exit) => {
-        void process.logTail().then((log) => globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
+        void process.logTail().then((log) => /crash point .* reached/.test(log) || globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
       },
       prepare: (brokers, partitions) => ensureTopics(brokers, partitions),
     });

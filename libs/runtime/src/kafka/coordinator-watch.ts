@@ -1,5 +1,6 @@
 import type { Broker, Cluster } from 'kafkajs';
 import type { Membership } from '../ports.js';
+import type { Moment } from '../system.js';
 
 /**
  * The one place where kafkajs is extended. Its consumer replaces the generation at each sync and
@@ -11,7 +12,7 @@ export interface CoordinatorEvents {
   /** A join begins: whatever was held is held no longer for certain. */
   onJoining(): void;
   onSynced(membership: Membership): void;
-  onHeartbeatAnswered(membership: Membership, sentAt: number): void;
+  onHeartbeatAnswered(membership: Membership, sentAt: Moment): void;
   /** An answer spoke of a rebalance or of a member that the group no longer knows. */
   onMembershipDoubted(): void;
 }
@@ -32,12 +33,12 @@ export const errorType = (error: unknown): string | undefined =>
 
 export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');
 
-export function watchCoordinator(cluster: Cluster, events: CoordinatorEvents, now: () => number): void {
+export function watchCoordinator(cluster: Cluster, events: CoordinatorEvents, now: () => Moment): void {
   const find = cluster.findGroupCoordinator.bind(cluster);
   cluster.findGroupCoordinator = async (group) => watched(await find(group), events, now);
 }
 
-function watched(broker: Broker, events: CoordinatorEvents, now: () => number): Broker {
+function watched(broker: Broker, events: CoordinatorEvents, now: () => Moment): Broker {
   return new Proxy(broker, {
     get(target, name): unknown {
       const member: unknown = Reflect.get(target, name, target);

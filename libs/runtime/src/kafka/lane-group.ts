@@ -1,6 +1,6 @@
 import type { Cluster, Consumer, ConsumerRunConfig, EachBatchPayload, KafkaMessage } from 'kafkajs';
 import type { Assignment, CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandlers, LogRecord, Membership } from '../ports.js';
-import { pause, systemClock } from '../system.js';
+import { ageMs, pause, systemClock, systemMoment, type Moment } from '../system.js';
 import { connect, type ConnectOptions } from './client.js';
 import { errorType, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
 import { laneAssigner } from './lane-assigner.js';
@@ -11,7 +11,7 @@ export interface LaneGroupOptions extends ConnectOptions {
   /** How long the group keeps a member that sends no heartbeat, milliseconds. */
   readonly sessionTimeoutMs?: number;
   readonly handlers: LaneGroupHandlers;
-  readonly now?: () => number;
+  readonly now?: () => Moment;
 }
 
 /** Kafka's own default minimum; a local stack sets less, for a quicker take-over. */
@@ -34,12 +34,12 @@ class KafkaLaneGroup implements LaneGroup {
   readonly sessionTimeoutMs: number;
   readonly #options: LaneGroupOptions;
   readonly #consumer: Consumer;
-  readonly #now: () => number;
+  readonly #now: () => Moment;
   #cluster: Cluster | null = null;
   /** Present while the group counts this member in; null from the first sign of a rebalance on. */
   #membership: Membership | null = null;
   #synced: Membership | null = null;
-  #heartbeatSentAt: number | null = null;
+  #heartbeatSentAt: Moment | null = null;
   #lanes: readonly number[] = [];
   #held: { membership: Membership; lanes: readonly number[] } | null = null;
   /** Counts syncs; a fetch that began under an earlier one delivers nothing. */
@@ -50,7 +50,7 @@ class KafkaLaneGroup implements LaneGroup {
 
   constructor(options: LaneGroupOptions) {
     this.#options = options;
-    this.#now = options.now ?? systemClock.now;
+    this.#now = options.now ?? systemMoment;
     this.sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
     this.#consumer = connect(options).consumer({
       groupId: options.groupId,
@@ -163,8 +163,8 @@ class KafkaLaneGroup implements LaneGroup {
     }
   }
 
-  lastHeartbeatSentAt(): number | null {
-    return this.#heartbeatSentAt;
+  heartbeatAgeMs(): number | null {
+    return this.#heartbeatSentAt === null ? null : ageMs(this.#heartbeatSentAt, this.#now());
   }
 
   #clusterOrThrow(): Cluster {

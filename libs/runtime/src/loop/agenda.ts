@@ -118,9 +118,9 @@ export class Agenda {
     return this.#alarms.peek()?.at ?? null;
   }
 
-  open(tag: string): string[] {
+  open(tag?: string): string[] {
     const streams: string[] = [];
-    for (const [stream, { now }] of this.#entries) if (now.open && now.tag === tag) streams.push(stream);
+    for (const [stream, { now }] of this.#entries) if (now.open && (tag === undefined || now.tag === tag)) streams.push(stream);
     return streams;
   }
 

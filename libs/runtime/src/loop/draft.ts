@@ -117,7 +117,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.#append(service.ownTopic, stream, tenant, event.type, data, version, hash);
     const known = this.#streams.get(stream);
     this.#undo.push(() => (known === undefined ? this.#streams.delete(stream) : this.#streams.set(stream, known)));
-    this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event) });
+    this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event, this.now) });
   }
 
   send(topic: string, stream: string, tenant: string, message: Message): void {
@@ -128,11 +128,11 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     return this.#of.progress.nextSeq + this.#rows.length + n;
   }
 
-  open(tag: string): readonly string[] {
+  open(tag?: string): readonly string[] {
     const { agenda } = this.#context.service;
     const isOpen = (stream: string, state: State): boolean => {
       const value = agenda(state, stream);
-      return value.open && value.tag === tag;
+      return value.open && (tag === undefined || value.tag === tag);
     };
     // What this very turn opened or closed is not on the lane's agenda yet.
     const found = new Set(this.#of.agenda.open(tag).filter((stream) => !this.#streams.has(stream)));

@@ -27,8 +27,8 @@ export interface Turn<State, Event extends Message> {
   send(topic: string, stream: string, tenant: string, message: Message): void;
   /** The `seq` that the n-th row from now on will have (0: the very next). */
   seqAhead(n: number): number;
-  /** Streams of this lane that are open and carry the tag. */
-  open(tag: string): readonly string[];
+  /** Streams of this lane that are open and carry the tag; without one, all that are open. */
+  open(tag?: string): readonly string[];
   /** Has the stream looked at (`onDue`) no later than `at`. */
   wake(stream: string, at: number): void;
   /** Data of a row that spans lanes, under its lock; null when new. Its key must be named by `locks`. */
@@ -96,7 +96,8 @@ export interface Service<State, Event extends Message> {
   readonly inbound: readonly InboundTopic[];
   readonly routes: readonly Route<State, Event>[];
   readonly initial: State;
-  readonly evolve: (state: State, event: Event) => State;
+  /** `at`: when the event was recorded, epoch milliseconds. */
+  readonly evolve: (state: State, event: Event, at: number) => State;
   readonly agenda: (state: State, stream: string) => Omit<AgendaEntry, 'stream'>;
   /** Fetches what the handlers of these messages need from outside the lane (contracts), before they run. */
   readonly prepare?: (inbounds: readonly Inbound[]) => Promise<void>;

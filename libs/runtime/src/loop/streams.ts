@@ -30,5 +30,5 @@ function advance<State, Event extends Message>(service: Pick<Service<State, Even
   if (row.version !== version || row.hash !== hash) {
     throw new DamagedHistory(`stream ${row.stream}: row ${row.lane}/${row.seq} (version ${String(row.version)}) doesn't follow version ${before.version}; the journal was altered outside Holdfast`);
   }
-  return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event) };
+  return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event, row.time) };
 }

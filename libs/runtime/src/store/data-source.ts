@@ -20,6 +20,8 @@ export interface DatabaseOptions {
   readonly url: string;
   readonly applicationName: string;
   readonly migrations?: readonly (new () => MigrationInterface)[];
+  /** False for a database that holds no journal: of a process without a loop. */
+  readonly journal?: boolean;
   readonly poolSize?: number;
   /** Milliseconds, 0 for none; 30,000 when absent. */
   readonly statementTimeoutMs?: number;
@@ -34,7 +36,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
   const source = new DataSource({
     type: 'postgres',
     url: options.url,
-    migrations: [...journalMigrations, ...(options.migrations ?? [])],
+    migrations: [...(options.journal === false ? [] : journalMigrations), ...(options.migrations ?? [])],
     migrationsTransactionMode: 'each',
     poolSize: options.poolSize ?? 5,
     // Without a listener a cut idle connection would end the process.

@@ -43,6 +43,14 @@ export interface StartOptions {
   readonly onDeadline?: DeadlineAction | undefined;
   /** Steps, attempts, tokens, cost and wall time (milliseconds). Nearing one is an event; reaching it stops the run with its progress kept. */
   readonly budgets?: Budgets | undefined;
+  /** Names a conversation, of which one run at most goes on at a time. */
+  readonly concurrencyKey?: string | undefined;
+  /** Where that conversation has an open run: wait, be refused, cancel it, or cancel it and have it compensated. Default: `enqueue`. */
+  readonly onConcurrent?: 'enqueue' | 'reject' | 'interrupt' | 'rollback' | undefined;
+  /** Higher ones are let in earlier, from -100 to 100. Default 0. */
+  readonly priority?: number | undefined;
+  /** How long it may wait to be let in, milliseconds; 0: not at all. */
+  readonly queueMs?: number | undefined;
 }
 
 export interface WaitOptions {
@@ -63,7 +71,7 @@ export interface RunHandle<Output = Json> {
   /**
    * How the run ended, when it has.
    * @throws OutcomeTimeout it goes on
-   * @throws IntentRefusedError its start was refused
+   * @throws IntentRefusedError its start was refused; NotAdmitted: there was no room for it
    * @throws ResultUnreadable it ended, and its output can't be read
    */
   outcome(options?: WaitOptions): Promise<RunOutcome<Output>>;
@@ -321,7 +329,7 @@ export class HoldfastClient {
   }
 
   #start(id: RunId, agent: Named | null, input: Json, options: StartOptions): Promise<void> {
-    const { pool, goal, success, principal, deadline, onDeadline, budgets } = options;
+    const { pool, goal, success, principal, deadline, onDeadline, budgets, concurrencyKey, onConcurrent, priority, queueMs } = options;
     const data = {
       agent,
       input,
@@ -332,6 +340,10 @@ export class HoldfastClient {
       ...(deadline === undefined ? {} : { deadline: momentOf(typeof deadline === 'string' ? deadline : { until: deadline }, Date.now(), 'deadline') }),
       ...(onDeadline === undefined ? {} : { onDeadline: onDeadlineOf(onDeadline) }),
       ...(budgets === undefined ? {} : { budgets }),
+      ...(concurrencyKey === undefined ? {} : { concurrencyKey }),
+      ...(onConcurrent === undefined ? {} : { onConcurrent }),
+      ...(priority === undefined ? {} : { priority }),
+      ...(queueMs === undefined ? {} : { queueMs }),
     };
     return this.#publish(id, StartRun(parsed(StartRun.schema, data, `the start of run ${id}`)));
   }

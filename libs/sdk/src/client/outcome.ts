@@ -1,6 +1,6 @@
 import { unreachable } from '@holdfast/kernel';
 import { digestOf, type ArtifactRef, type Digest, type Ending, type Failure, type Json, type Named, type RunId, type Stored, type Tenant } from '@holdfast/protocol';
-import { messageOf, refusalOf, ResultUnreadable, type IntentRefusedError } from '../errors.js';
+import { messageOf, NotAdmitted, refusalOf, ResultUnreadable, type IntentRefusedError } from '../errors.js';
 import type { RunEventRecord } from './log.js';
 import type { Watcher } from './stream.js';
 
@@ -54,6 +54,10 @@ export class EndWatcher implements Watcher {
         return this.#settle({ kind: 'finished', ending: event.data.ending });
       case 'RunQuarantined':
         return this.#settle({ kind: 'quarantined', because: event.data.message });
+      case 'StartRefused':
+        if (this.started === undefined || this.#mine) return;
+        this.begun = true;
+        return this.#settle({ kind: 'refused', error: new NotAdmitted(event.data.reason, event.data.message, event.data.retryAt, event.data.holder) });
       case 'IntentRejected':
         // Somebody else's start may be refused under the same id; ours was, unless the accepted one is ours.
         if (event.data.intent !== 'StartRun' || this.started === undefined || this.#mine) return;

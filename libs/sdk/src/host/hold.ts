@@ -63,8 +63,8 @@ export class Hold {
 
   /** Whether a local effect may fire this very moment. */
   fresh(): boolean {
-    const sentAt = this.#parts.group.lastHeartbeatSentAt();
-    return this.#membership !== null && sentAt !== null && this.#parts.clock.now() - sentAt < this.#freshMs;
+    const ageMs = this.#parts.group.heartbeatAgeMs();
+    return this.#membership !== null && ageMs !== null && ageMs < this.#freshMs;
   }
 
   /**

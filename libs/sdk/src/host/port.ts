@@ -1,4 +1,4 @@
-import type { ArtifactRef, Attempt, Fence, Message, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
+import type { ArtifactRef, Attempt, Fence, Message, Named, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
 import type { ToolDefinition } from '../define/tool.js';
 import type { Json } from '@holdfast/protocol';
 
@@ -11,6 +11,8 @@ export interface RunPort {
   intend(run: RunId, tenant: Tenant, intents: readonly Message[]): Promise<void>;
   /** The tool when this worker hosts it. */
   hosted(name: string, version: string): ToolDefinition | undefined;
+  /** Whether an operator holds the tool still: nothing of it fires until it is let go. */
+  heldStill?(run: RunId, tool: Named): boolean;
   /**
    * Fires a local effect; call only after its intent was acknowledged. Checks, last thing before
    * the call, that the worker's hold on the lane is fresh; `lease_lost` means that nothing fired.

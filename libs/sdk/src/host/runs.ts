@@ -1,5 +1,5 @@
 import { unreachable } from '@holdfast/kernel';
-import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type MessageOf, type Report, type WorkerId } from '@holdfast/protocol';
+import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type MessageOf, type Named, type Report, type ToolsHeld, type WorkerId } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import { joinGrant, type Grant, type GrantPage } from '../run/grant.js';
@@ -47,6 +47,8 @@ export class Runs {
   readonly #parts: RunsParts;
   readonly #lanes = new Map<number, RunLane>();
   readonly #held = new Map<RunId, Held>();
+  /** Tools that are held still, by lane. */
+  readonly #heldTools = new Map<number, MessageOf<typeof ToolsHeld>['data']['tools']>();
   readonly #partial = new Map<RunId, { readonly lane: number; readonly pages: readonly GrantPage[] }>();
   #port: RunPort | undefined;
 
@@ -73,6 +75,7 @@ export class Runs {
   /** Gives up every run of a lane: whoever holds it now begins them anew. */
   forget(lane: number, because: string): void {
     this.#lanes.delete(lane);
+    this.#heldTools.delete(lane);
     for (const [run, begun] of this.#partial) if (begun.lane === lane) this.#partial.delete(run);
     for (const [run, held] of this.#held) if (held.lane === lane) this.#abandon(run, because);
   }
@@ -88,6 +91,13 @@ export class Runs {
 
   holds(run: RunId, fence: Fence): boolean {
     return this.#held.get(run)?.fence === fence;
+  }
+
+  /** Whether a tool is held still for a run of this worker. */
+  heldStill(run: RunId, { name, version }: Named): boolean {
+    const lane = this.#held.get(run)?.lane;
+    const tools = lane === undefined ? undefined : this.#heldTools.get(lane);
+    return tools?.some((held) => held.name === name && (held.version ?? version) === version) === true;
   }
 
   /** How many runs are held here. */
@@ -129,6 +139,12 @@ export class Runs {
       const decoded = parsed.ok ? decode(envelope.type, parsed.value) : parsed;
       const run = RunId.safeParse(envelope.subject);
       const tenant = Tenant.safeParse(envelope.tenant);
+      if (decoded.ok && 'message' in decoded && typeof decoded.message === 'object' && decoded.message.type === 'ToolsHeld') {
+        if (lane.seen.size === arrival.seen.size) lane.seen = arrival.seen;
+        if (decoded.message.data.worker === this.#parts.worker) this.#heldTools.set(record.lane, decoded.message.data.tools);
+        lane.next = record.offset + 1;
+        return;
+      }
       if (!decoded.ok || !('message' in decoded) || typeof decoded.message === 'string' || !run.success || !tenant.success) {
         stop(`its message can't be understood, perhaps it is of a newer version: ${decoded.ok ? 'no valid run or tenant' : decoded.message}`);
         return;
@@ -148,6 +164,8 @@ export class Runs {
   #dispatch(lane: number, run: RunId, message: MessageOf<(typeof runTaskMessages)[number]>): void {
     if (message.data.worker !== this.#parts.worker) return; // For a former or another holder of the lane.
     switch (message.type) {
+      case 'ToolsHeld':
+        return; // About a lane, and taken in before.
       case 'RunGranted':
         this.#granted(lane, run, message.data);
         return;

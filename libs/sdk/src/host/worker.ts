@@ -73,7 +73,7 @@ export class Worker {
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });
     this.#firing = new Firing({ clock, artifacts: parts.artifacts });
-    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`), execute: parts.execute, outbox: this.#outbox, log });
+    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`) ?? [...agents.values()].find((agent) => agent.name === name && agent.compatibleWith.includes(version)), execute: parts.execute, outbox: this.#outbox, log });
     const slots = new Slots(parts.concurrency);
     this.#local = new LocalFiring({ firing: this.#firing, hold: this.#hold, runs: this.#runs, slots, crashPoint: parts.crashPoint });
     this.#host = new ToolHost({
@@ -177,6 +177,7 @@ export class Worker {
     return {
       intend: (run, tenant, intents) => this.#outbox.send(topics.agentIntents, run, tenant, intents),
       hosted,
+      heldStill: (run, tool) => this.#runs.heldStill(run, tool),
       fireLocal: (call) => this.#local.fire(call),
       now: () => clock.now(),
       random: () => random.next(),

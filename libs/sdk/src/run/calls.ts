@@ -110,6 +110,7 @@ export class Calls {
   /** Fires a local attempt whose intent is acknowledged. */
   fire(entry: Entry, call: LocalCall): void {
     const { core } = this;
+    if (core.port.heldStill?.(core.run, call.tool) === true) return this.#fireLater(entry, call);
     entry.fired = true;
     void core.port
       .fireLocal(call)
@@ -123,11 +124,16 @@ export class Calls {
           return this.#landed(entry);
         }
         // Nothing fired. Should the lane be lost, this run is abandoned; else the hold is soon fresh again.
-        entry.cancel = core.port.after(LEASE_RECHECK_MS, () => {
-          if (!halted(core)) this.fire(entry, call);
-        });
+        this.#fireLater(entry, call);
       })
       .catch((error: unknown) => core.trouble(`${call.tool.name} at step ${entry.step}: ${messageOf(error)}`));
+  }
+
+  #fireLater(entry: Entry, call: LocalCall): void {
+    const { core } = this;
+    entry.cancel = core.port.after(LEASE_RECHECK_MS, () => {
+      if (!halted(core)) this.fire(entry, call);
+    });
   }
 
   /** A local attempt is under way: the run's end waits for its report. */

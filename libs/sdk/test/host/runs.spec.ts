@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from '@jest/globals';
-import { Fence, IntentRefused, RunDropped, Step, StepSettled, topics, TryAnswered, WaitSettled, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
+import { Fence, IntentRefused, RunDropped, Step, StepSettled, ToolsHeld, topics, TryAnswered, WaitSettled, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
 import { fromService, give, ORCHESTRATOR, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
 import { AGENT, fromOrchestrator, granted, TestRuns } from './run-kit.js';
 
@@ -165,6 +165,18 @@ test('a lane that stays reads run.tasks on where it was', async () => {
   made.broker.rebalance(new Map([[made.member, [0, 1]]]));
   await until(() => runs.last.told.length === 1, 'what came meanwhile');
   expect(runs.all).toHaveLength(1);
+});
+
+test('a tool that is held still on a lane is so for its runs, until a later word leaves it out', async () => {
+  const lane = '~lane/default/0';
+  fromOrchestrator(made.broker, 0, ToolsHeld({ worker: me.worker, tools: [{ name: 'put' }, { name: 'pay', version: '2' }] }), lane);
+  fromOrchestrator(made.broker, 0, ToolsHeld({ worker: WorkerId.parse('worker-b'), tools: [] }), lane);
+  await grant([1]);
+  const held = (): unknown[] => [['put', '1'], ['pay', '1'], ['pay', '2']].map(([name = '', version = '']) => runs.last.port.heldStill?.(RUN, { name, version }));
+  expect(held()).toEqual([true, false, true]);
+  fromOrchestrator(made.broker, 0, ToolsHeld({ worker: me.worker, tools: [] }), lane);
+  await settle();
+  expect(held()).toEqual([false, false, false]);
 });
 
 test('intents of one turn travel in one produce, in order', async () => {

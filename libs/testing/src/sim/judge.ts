@@ -124,11 +124,9 @@ export class Judge {
     // What was refused after it had fired is asked anew, from its first attempt on.
     const again = granted ? undefined : before.find((other) => other.run === run && other.step === step && other.attempt === attempt && local(other) && this.#accepted.has(`${run}/${step}/${other.fence}`));
     if (again !== undefined) this.#violated('I12', `${place} fired twice under one attempt, on ${again.process} and on ${firing.process}`);
-    const { core, log } = this.sim.cluster;
+    const { log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');
-    // A clock that is set back makes an old heartbeat look young: that is its owner's to prevent.
-    const clockJumped = core.faults.some((fault) => fault.at === 'time' && fault.kind === 'clock_jump');
-    if (!granted && !clockJumped && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
+    if (!granted && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
     if (effect !== 'irreversible') return;
     if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);
@@ -236,7 +234,7 @@ export class Judge {
       return;
     }
     const run = this.#foldAndWatch(id, rows);
-    if (run.status === 'absent' || run.status === 'lane') return;
+    if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return;
     this.#decidedOnce(id, rows);
     this.#effectsOf(id, effects, run);
     const plan = options.runs.find((one) => one.id === id);
@@ -303,7 +301,7 @@ export class Judge {
   }
 
   /** I3, I5: what the ledger says of a run's effects agrees with the run and with the world. */
-  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' }>): void {
+  #effectsOf(id: string, effects: RunEffects, run: Exclude<Run, { status: 'absent' | 'lane' | 'brakes' }>): void {
     const { world } = this.sim;
     const { databases } = this.sim.cluster;
     for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);

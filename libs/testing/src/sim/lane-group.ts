@@ -109,8 +109,8 @@ export class SimLaneGroup implements LaneGroup {
     }
   }
 
-  lastHeartbeatSentAt(): number | null {
-    return this.#heartbeatSentAt;
+  heartbeatAgeMs(): number | null {
+    return this.#heartbeatSentAt === null ? null : this.#parts.process.core.scheduler.now - this.#heartbeatSentAt;
   }
 
   async #leave(): Promise<void> {
@@ -165,7 +165,7 @@ export class SimLaneGroup implements LaneGroup {
     const { process, coordinator } = this.#parts;
     const membership = this.#held?.membership;
     if (era !== this.#era || !this.#running || membership === undefined) return;
-    const sentAt = process.clock.now();
+    const sentAt = process.core.scheduler.now;
     const again = (): void => void process.clock.after(this.sessionTimeoutMs / 6, () => this.#beat(era));
     process.ask({ site: 'heartbeat', server: 'coordinator', apply: () => coordinator.heartbeat(membership) }).then(
       (answer) => {

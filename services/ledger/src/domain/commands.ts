@@ -22,12 +22,17 @@ export type EffectCommand =
       readonly fence: number;
       /** Who holds the key, for key scope `target`. */
       readonly claim: Claim;
+      /** What holds its tool still. */
+      readonly held?: { readonly brake: string; readonly by: string; readonly reason: string } | undefined;
       readonly gate: Gate;
     } & Sending)
   /** An attempt's end, from its host or through the run's worker. */
   | ({ readonly type: 'report'; readonly step: Step; readonly attempt: Attempt; readonly outcome: Outcome; readonly local?: Settled['local'] } & Sending)
   /** The run is cancelled: nothing more of it is sent. `immediate`: what has not fired must not any more. */
   | ({ readonly type: 'cancel'; readonly step: Step; readonly because: string } & Sending)
+  /** It is held still, or let go, by its run or by a brake on more. */
+  | ({ readonly type: 'pause'; readonly step: Step; readonly by: string; readonly because: string } & Sending)
+  | ({ readonly type: 'unpause'; readonly step: Step; readonly by: string; readonly because: string } & Sending)
   /** A running attempt shows life. */
   | ({ readonly type: 'alive'; readonly step: Step; readonly attempt: Attempt; readonly progress: Json | undefined } & Sending)
   /** A lane of a pool has a new host; tasks up to `takenSeq` had been taken by former ones. */
@@ -61,5 +66,6 @@ export type IgnoreReason =
   | 'recorded_before'
   | 'retried_since'
   | 'other_attempt'
-  | 'not_under_way';
+  | 'not_under_way'
+  | 'paused';
 export type EffectDecision = Decision<EffectEvent, IgnoreReason, never>;

@@ -7,10 +7,12 @@ import {
   EffectFailed,
   EffectHeld,
   EffectJoined,
+  EffectPaused,
   EffectProgressed,
   EffectRetryScheduled,
   EffectStopped,
   EffectSucceeded,
+  EffectUnpaused,
   type Attempt,
   type Failure,
   type FireEffect,
@@ -42,6 +44,9 @@ export function decide(command: EffectCommand, effects: RunEffects): EffectDecis
       return report(command, effects);
     case 'cancel':
       return cancelled(command, effects.get(command.step));
+    case 'pause':
+    case 'unpause':
+      return pause(command, effects.get(command.step));
     case 'alive':
       return alive(command, effects.get(command.step));
     case 'host_lost':
@@ -74,7 +79,12 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
     const local = { tool, effect: call.effect, digest, args: call.args };
     return record(EffectFailed({ step, key, attempt: 1, failure, evidence: { kind: 'ledger', at: command.at }, because: 'what was approved is not what would be sent', local }));
   }
-  return send({ ...call, fence: command.fence, since: null }, 1, 'first attempt', command, call);
+  const first = { ...call, fence: command.fence, since: null };
+  if (command.held === undefined) return send(first, 1, 'first attempt', command, call);
+  const { brake, by, reason } = command.held;
+  const because = `${by} holds ${brake} still: ${reason}`;
+  const held = send(first, 1, because, { ...command, gate: { open: false, because: 'paused', message: because, lookAgainAt: command.at } }, call);
+  return held.kind === 'record' ? record(...held.events, EffectPaused({ step, key, attempt: 1, by: brake, because })) : held;
 }
 
 type ToSend = Pick<EffectFacts, 'step' | 'key' | 'tool' | 'effect' | 'keyScope' | 'digest' | 'fence' | 'since'>;
@@ -123,6 +133,14 @@ function cancelled(command: Command<'cancel'>, effect: Effect | undefined): Effe
     default:
       return ignore('not_under_way');
   }
+}
+
+/** What waits to be sent waits longer; what is under way ends as it ends, and what follows from that waits. */
+function pause({ type, by, because, at, contract }: Command<'pause'> | Command<'unpause'>, effect: Effect | undefined): EffectDecision {
+  if (effect === undefined || !isOpen(effect)) return ignore('not_under_way');
+  const { step, key, attempt } = effect;
+  if (effect.paused.has(by) === (type === 'pause')) return ignore('recorded_before');
+  return record(type === 'pause' ? EffectPaused({ step, key, attempt, by, because }) : EffectUnpaused({ step, key, attempt, by, until: at + (contract?.holdMs ?? DEFAULT_HOLD_MS) }));
 }
 
 /** A task of this ledger as it is found on a topic. */
@@ -200,6 +218,7 @@ function due(command: Command<'due'>, effects: RunEffects): EffectDecision {
       if (command.at < effect.deadline) return attemptLost(command, effect, effects, 'heartbeat_lost', `attempt ${effect.attempt} showed no life until its time was up`);
       return attemptLost(command, effect, effects, 'deadline', `attempt ${effect.attempt} reported no end by its deadline`);
     case 'retry_scheduled':
+      if (effect.paused.size > 0) return ignore('paused');
       return command.at < effect.retryAt ? ignore('not_due') : sendAgain(command, effect, effect, effect.attempt + 1, `retry after ${effect.failure.class}`);
     case 'held':
       return held(command, effect);
@@ -221,6 +240,7 @@ const attemptBefore = ({ step, key, tool, effect, args, fence, since, stopped }:
 /** An effect that waits for its tool: sent as soon as that is allowed; failed, where no attempt may have been applied, when it has waited too long. */
 function held(command: Command<'due'>, effect: Extract<Effect, { status: 'held' }>): EffectDecision {
   const { step, key, attempt, before } = effect;
+  if (effect.paused.size > 0) return ignore('paused');
   if (command.gate.open) return before === null ? send(effect, attempt, 'its turn has come', command) : sendAgain(command, effect, before, attempt, 'its turn has come');
   if (command.at < effect.until) return ignore('still_held');
   const message = `attempt ${attempt} was not sent in time: ${command.gate.message}`;

@@ -38,6 +38,8 @@ export interface EffectFacts {
   readonly attemptsMax: number | null;
   /** The step whose arguments this one mends. */
   readonly repairs: Step | null;
+  /** What holds it still, by name: nothing more of it is sent until all have let go. */
+  readonly paused: ReadonlySet<string>;
   /** Why no further attempt follows, in words; null while one may. */
   readonly stopped: string | null;
   /** What was acted upon, by attempt: a later end may say the opposite. */
@@ -112,9 +114,9 @@ export function dueAt(effect: Effect): Instant | null {
     case 'dispatched':
       return lostAt(effect);
     case 'held':
-      return effect.until;
+      return effect.paused.size > 0 ? null : effect.until;
     case 'retry_scheduled':
-      return effect.retryAt;
+      return effect.paused.size > 0 ? null : effect.retryAt;
     case 'joined':
       return 0; // Looked at again and again, until the owner's effect has an end.
     default:
@@ -183,6 +185,12 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
       const stopped = facts?.stopped ?? (event.data.last ? event.data.message : null);
       return facts && { ...facts, stopped, status: 'unknown', attempt: event.data.attempt, cause: event.data.cause, notAfter: event.data.notAfter ?? null, operationId: event.data.operationId };
     }
+    case 'EffectPaused':
+      return before && { ...before, paused: new Set(before.paused).add(event.data.by) };
+    case 'EffectUnpaused': {
+      const paused = before && { ...before, paused: new Set([...before.paused].filter((by) => by !== event.data.by)) };
+      return paused?.status === 'held' ? { ...paused, until: event.data.until } : paused;
+    }
     case 'EffectStopped':
       return before && { ...before, stopped: event.data.because };
     case 'LateResultRecorded':
@@ -244,6 +252,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
     since: before?.since ?? since ?? null,
     attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
     repairs: before?.repairs ?? repairs ?? null,
+    paused: before?.paused ?? new Set<string>(),
     stopped: before?.stopped ?? null,
     words: before?.words ?? new Map<Attempt, Word>(),
     late: before?.late ?? new Set<string>(),
@@ -253,7 +262,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
 /** Facts of an effect whose key another run holds. */
 const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
 
-const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, stopped, words, late }: Facts): Facts => ({
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, paused, stopped, words, late }: Facts): Facts => ({
   step,
   key,
   tool,
@@ -265,6 +274,7 @@ const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since
   since,
   attemptsMax,
   repairs,
+  paused,
   stopped,
   words,
   late,

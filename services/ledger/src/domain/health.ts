@@ -19,7 +19,7 @@ export const ToolHealth = z.object({
 });
 export type ToolHealth = z.infer<typeof ToolHealth>;
 
-export type Gate = { readonly open: true } | { readonly open: false; readonly because: 'circuit_open' | 'no_free_place'; readonly message: string; readonly lookAgainAt: Instant };
+export type Gate = { readonly open: true } | { readonly open: false; readonly because: 'circuit_open' | 'no_free_place' | 'paused'; readonly message: string; readonly lookAgainAt: Instant };
 
 export const openGate: Gate = { open: true };
 

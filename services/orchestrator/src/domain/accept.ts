@@ -1,7 +1,7 @@
 import { ignore, record, refuse } from '@holdfast/kernel';
 import { StepsReported, type Fence, type Named, type Report, type RequestedCall, type Settled, type Step } from '@holdfast/protocol';
 import type { Holder, IgnoreReason, Refusal, RunDecision } from './commands.js';
-import type { KnownRun } from './run.js';
+import { holdOf, type KnownRun } from './run.js';
 
 /**
  * One refusal is recorded once, however often its intent is read. What the intent reported is kept all
@@ -18,7 +18,11 @@ export function refusal(run: KnownRun, because: Refusal, reported: Progressing =
 }
 
 export const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
-export const hosts = (holder: Holder, agent: Named): boolean => holder.agents.some((hosted) => sameNamed(hosted, agent));
+/** Whether a holder can advance runs of an agent's version, and by which code; null when it can't. */
+export function hosts(holder: Holder, agent: Named): 'same' | 'compatible' | null {
+  if (holder.agents.some((hosted) => sameNamed(hosted, agent))) return 'same';
+  return holder.agents.some(({ name, compatibleWith }) => name === agent.name && compatibleWith?.includes(agent.version) === true) ? 'compatible' : null;
+}
 
 /** Whether an intent may still change the run; null when it may. Asked after the test for a duplicate. */
 export function closed(run: KnownRun, intent: string, data: { fence?: Fence | undefined; step?: Step }, at: number): Refusal | null {
@@ -27,7 +31,9 @@ export function closed(run: KnownRun, intent: string, data: { fence?: Fence | un
   if (run.status === 'quarantined') return { ...place, reason: 'run_quarantined', message: `the run is in quarantine (${run.because}); a person must release it`, token: token('quarantined') };
   if (run.status === 'ended') return { ...place, reason: 'run_ended', message: `the run has ended (${run.ending.status}); nothing more is taken for it`, token: token('ended') };
   if (run.cancel !== null) return { ...place, reason: 'run_cancelled', message: `${run.cancel.by} has cancelled the run: nothing new is taken for it`, token: token('cancelled') };
-  if (run.paused !== null) return { ...place, reason: 'run_paused', message: `${run.paused.by} has paused the run: ${run.paused.reason}`, token: token('paused') };
+  const hold = holdOf(run);
+  if (hold !== null) return { ...place, reason: 'run_paused', message: `${hold.by} has paused the run: ${hold.reason}`, token: token('paused') };
+  if (run.queued !== null) return { ...place, reason: 'run_queued', message: `the run waits to be let in: ${run.queued.message}`, token: token('queued') };
   if (data.fence === undefined && run.lease !== null) {
     return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
   }

@@ -8,6 +8,7 @@ import type {
   DeliverCallback,
   Digest,
   FinishRun,
+  ForkRun,
   Instant,
   MessageOf,
   Named,
@@ -15,16 +16,20 @@ import type {
   Outcome,
   PauseRun,
   RecordStep,
+  ReleaseBrake,
   ReleaseRun,
   ReportChild,
   RejectReason,
   ReportDivergence,
   ReportSteps,
   ReportTry,
+  SetBrake,
   SignalRun,
+  StartFork,
   StartRun,
   StartWait,
   RequestedCall,
+  RunId,
   Settled,
   Step,
   Tenant,
@@ -35,6 +40,8 @@ import type {
   WorkerId,
   Attempt,
 } from '@holdfast/protocol';
+import type { Admission } from './admission.js';
+import type { Brake, Brakes } from './brakes.js';
 import type { RunEvent } from './run.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -50,26 +57,32 @@ export interface CallIdentity {
   readonly invalid: string | null;
 }
 
+/** An agent that a worker hosts. `compatibleWith`: versions whose runs its code carries on. */
+export type Hosted = Named & { readonly compatibleWith?: readonly string[] };
+
 export interface Holder {
   readonly worker: WorkerId;
-  readonly agents: readonly Named[];
+  readonly agents: readonly Hosted[];
   /** Of its announcement on `agent.intents`. */
   readonly offset: number;
   /** How often the journal was rebuilt since: what was granted before is granted anew. */
   readonly rebuilt: number;
 }
 
+/** `spent`: what the run's tenant has used up, in words. */
 export type RunCommand =
-  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null }
-  | { readonly type: 'call'; readonly at: Instant; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity }
-  | { readonly type: 'group'; readonly at: Instant; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
-  | { readonly type: 'record'; readonly at: Instant; readonly data: Data<typeof RecordStep> }
-  | { readonly type: 'try'; readonly at: Instant; readonly data: Data<typeof ReportTry>; /** In [0, 1). */ readonly jitter: number }
+  | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null; /** Absent: there is no limit. */ readonly admission?: Admission; /** Of the intent. */ readonly offset?: number; /** What it begins with. */ readonly fork?: Omit<Data<typeof StartFork>, 'start'> }
+  /** The run's turn has come where it waited. */
+  | { readonly type: 'admit'; readonly at: Instant; readonly gate: string; readonly admission: Admission }
+  | { readonly type: 'call'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
+  | { readonly type: 'group'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
+  | { readonly type: 'record'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof RecordStep> }
+  | { readonly type: 'try'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof ReportTry>; /** In [0, 1). */ readonly jitter: number }
   | { readonly type: 'report'; readonly at: Instant; readonly data: Data<typeof ReportSteps> }
   | { readonly type: 'finish'; readonly at: Instant; readonly data: Data<typeof FinishRun> }
   | { readonly type: 'diverged'; readonly at: Instant; readonly data: Data<typeof ReportDivergence> }
   /** `scopeProblem`: why what an approval is asked for can't be; `fitting`: kept signals of the name whose payload fits. */
-  | { readonly type: 'wait'; readonly at: Instant; readonly data: Data<typeof StartWait>; readonly scopeProblem: string | null; readonly fitting: ReadonlySet<string> }
+  | { readonly type: 'wait'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof StartWait>; readonly scopeProblem: string | null; readonly fitting: ReadonlySet<string> }
   | { readonly type: 'let_go'; readonly at: Instant; readonly data: Data<typeof ReleaseRun> }
   | { readonly type: 'abandon'; readonly at: Instant; readonly data: Data<typeof AbandonWait> }
   /** `problems`: why the payload fails the schema of an open wait of that name. */
@@ -81,7 +94,16 @@ export type RunCommand =
   | { readonly type: 'pause'; readonly at: Instant; readonly asked: Data<typeof PauseRun> }
   | { readonly type: 'unpause'; readonly at: Instant; readonly asked: Data<typeof UnpauseRun> }
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
-  | { readonly type: 'due'; readonly at: Instant }
+  /** `stuckAfterMs`: how long a run may stand still unexplained. */
+  /** `bytesBefore`: how large the steps before one are. */
+  | { readonly type: 'fork'; readonly at: Instant; readonly asked: Data<typeof ForkRun>; readonly bytesBefore: (from: Step) => number }
+  | { readonly type: 'due'; readonly at: Instant; readonly stuckAfterMs?: number }
+  /** The brakes of the run's lane have changed, or are to be looked at. */
+  | { readonly type: 'brake'; readonly at: Instant; readonly brakes: Brakes }
+  | { readonly type: 'set_brake'; readonly at: Instant; readonly asked: Data<typeof SetBrake> }
+  | { readonly type: 'release_brake'; readonly at: Instant; readonly asked: Data<typeof ReleaseBrake> }
+  /** Another run waits for this one as its child. */
+  | { readonly type: 'join'; readonly at: Instant; readonly parent: { readonly run: RunId; readonly step: Step } }
   /** A worker holds the run's lane now. */
   | { readonly type: 'grant'; readonly at: Instant; readonly holder: Holder }
   /** The ledger's word. */

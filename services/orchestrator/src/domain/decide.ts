@@ -1,22 +1,25 @@
 import { ignore, record, refuse, unreachable, type Decider } from '@holdfast/kernel';
 import {
   backoffMs,
+  brakeKey,
   DEFAULT_POOL,
   DEFAULT_RETRY,
   EffectRequested,
-  EffectSettled,
   GroupRequested,
   LeaseGranted,
   mayFireLocally,
   RunAccepted,
-  RunBlocked,
+  RunAdmitted,
   RunFinished,
+  RunJoined,
   RunQuarantined,
+  RunQueued,
   RunResumed,
-  StepReleased,
+  StartRefused,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
+  StepsCopied,
   StepsReported,
   type Fence,
   type Lease,
@@ -25,14 +28,21 @@ import {
   type Step,
 } from '@holdfast/protocol';
 import { neared, overBudget } from './budget.js';
+import { revalidated } from './revalidate.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
 import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
 import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
+import type { Admission } from './admission.js';
+import { brake, noBrakes, setBrake } from './brakes.js';
+import { answersNothing, unacceptable } from './callable.js';
+import { fork } from './fork.js';
+import { block, release, settle } from './told.js';
+import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
-import { absent, evolve, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
+import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
 /** A local step that took its worker down this often takes its run out of the way instead. */
 export const REFIRES_MAX = 20;
@@ -44,14 +54,15 @@ export function decide(command: RunCommand, run: Run): RunDecision {
     const [end] = cancelled(run);
     return end === undefined ? decision : record(end);
   }
-  if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane') return decision;
+  if (decision.kind !== 'record' || run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return decision;
   const after = decision.events.reduce<Run>(evolve, run) as KnownRun;
   return record(...decision.events, ...neared(run, after), ...cancelled(after));
 }
 
 function decideOne(command: RunCommand, run: Run): RunDecision {
   if (command.type === 'start') return start(command, run);
-  if (run.status === 'lane') return ignore('not_a_run');
+  if (command.type === 'set_brake' || command.type === 'release_brake') return setBrake(command, run.status === 'brakes' ? run : noBrakes);
+  if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status === 'absent') return runUnknown(command);
   switch (command.type) {
     case 'call':
@@ -99,6 +110,14 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return unquarantine(command, run);
     case 'due':
       return due(command, run);
+    case 'join':
+      return join(command, run);
+    case 'fork':
+      return fork(command, run);
+    case 'admit':
+      return admit(command, run);
+    case 'brake':
+      return brake(command, run);
     case 'unreadable':
       return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
     case 'poison':
@@ -112,7 +131,7 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
 
 export const runDecider: Decider<RunCommand, Run, RunEvent, IgnoreReason, Refusal> = { initial: absent, decide, evolve };
 
-function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecision {
+function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' | 'release_brake' }>): RunDecision {
   switch (command.type) {
     case 'grant':
     case 'settle':
@@ -121,6 +140,9 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
     case 'poison':
     case 'due':
     case 'child':
+    case 'join':
+    case 'brake':
+    case 'admit':
       return ignore('run_over');
     case 'unreadable':
       return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
@@ -129,8 +151,8 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' }>): RunDecisio
   }
 }
 
-function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run: Run): RunDecision {
-  if (run.status === 'lane') return ignore('not_a_run');
+function start({ data, tenant, inputDigest, holder, at, admission, offset, fork: copied }: Command<'start'>, run: Run): RunDecision {
+  if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
   if (run.status !== 'absent') {
     if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
     return refusal(run, {
@@ -141,9 +163,12 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
     });
   }
   const { agent } = data;
-  const lease = agent !== null && holder !== null && hosts(holder, agent) ? leaseOf(holder, 1) : undefined;
-  return record(
-    RunAccepted({
+  if (admission?.kind === 'refused') {
+    const { kind: _, ...because } = admission;
+    return record(StartRefused({ agent, ...because, ...defined({ offset }) }));
+  }
+  const lease = agent !== null && admission?.kind !== 'queued' && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
+  const accepted = RunAccepted({
       tenant,
       agent,
       pool: data.pool ?? DEFAULT_POOL,
@@ -151,13 +176,23 @@ function start({ data, tenant, inputDigest, holder, at }: Command<'start'>, run:
       inputDigest,
       at,
       ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, onDeadline: data.onDeadline, parent: data.parent, lease }),
-    }),
-  );
+      ...defined({ concurrencyKey: data.concurrencyKey, priority: data.priority, gates: admission?.kind === 'open' ? [...admission.gates] : undefined }),
+    });
+  const rest: RunEvent[] = [...(copied === undefined ? [] : [StepsCopied(copied)]), ...(admission?.kind === 'queued' ? [queuedBy(admission)] : [])];
+  return record<RunEvent>(accepted, ...rest);
+}
+
+const queuedBy = ({ gate, gates, message, since, expiresAt }: Extract<Admission, { kind: 'queued' }>): RunEvent => RunQueued({ gate, gates: [...gates], message, since, expiresAt });
+
+function admit({ gate, admission, at }: Command<'admit'>, run: KnownRun): RunDecision {
+  if (run.status !== 'open') return ignore('run_over');
+  if (run.queued?.gate !== gate || admission.kind === 'refused') return ignore('duplicate');
+  return record(admission.kind === 'open' ? RunAdmitted({ gates: [...admission.gates], at }) : queuedBy(admission));
 }
 
 const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 
-function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecision {
+function call({ data, identity, at, brake, spent }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
   const place = { intent: 'CallTool', step, ...defined({ fence }) };
   const before = run.steps.get(step);
@@ -181,12 +216,14 @@ function call({ data, identity, at }: Command<'call'>, run: KnownRun): RunDecisi
       )
     );
   }
-  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? unapproved(run, data, identity, place, at) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place);
+  const bad = closed(run, 'CallTool', data, at) ?? unacceptable(tool, identity, place) ?? unapproved(run, data, identity, place, at) ?? answersNothing(run, data, place) ?? overBudget(run, before === undefined ? 1 : 0, place, spent);
   if (bad !== null) return no(bad);
   if (contract === null || (fire === 'local' && (!mayFireLocally(contract) || data.approval !== undefined))) {
     return no({ ...place, reason: 'local_not_allowed', message: `tool ${tool.name} is ${contract?.effect ?? 'unknown'}: it fires only when the ledger grants it; leave out fire: "local"`, token: `local:${step}` });
   }
-  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...progressOf(run, data) }));
+  // A local call may have fired by now; a granted one waits in the ledger until its tool is let go.
+  const held = fire === 'granted' && brake !== null && brake !== undefined ? { brake: brakeKey(brake.target), by: brake.by.name, reason: brake.reason } : undefined;
+  return record(EffectRequested({ call: requestedCall(run, data, identity, contract), fire, ...defined({ held }), ...progressOf(run, data) }));
 }
 
 /** A step asked for again: the same is a duplicate, whatever its fence; null when it is something else. */
@@ -230,35 +267,15 @@ function requestedCall(run: KnownRun, data: Wish, identity: CallIdentity, contra
     key: identity.key,
     digest: identity.digest,
     digestVersion: identity.digestVersion,
-    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, attemptsMax: run.budgets.attemptsMax, approval: approvalOf(run, data.approval, identity) }),
+    ...defined({ repairs: data.repairs, fallbackFor: data.fallbackFor, mayTakeMs: mayTake(contract), attemptsMax: run.budgets.attemptsMax, approval: approvalOf(run, data.approval, identity) }),
   };
 }
 
-function unacceptable(tool: Named, identity: CallIdentity, place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
-  if (identity.contract === null) {
-    return { ...place, reason: 'unknown_tool', message: `no worker has declared tool ${tool.name}@${tool.version}; start one that serves it, or name a declared version`, token: `tool:${place.step ?? ''}:${tool.name}@${tool.version}` };
-  }
-  if (identity.invalid !== null) {
-    return { ...place, reason: 'invalid_arguments', message: `arguments of ${tool.name}@${tool.version}: ${identity.invalid}`, token: `args:${place.step ?? ''}:${identity.digest}` };
-  }
-  return null;
+function mayTake({ queueMs, timeoutMs }: NonNullable<CallIdentity['contract']>): number | undefined {
+  return queueMs + timeoutMs >= LONG_CALL_MS ? queueMs + timeoutMs : undefined;
 }
 
-/** A call that mends or replaces another must name one that failed so, and that nothing else answers yet. */
-function answersNothing(run: KnownRun, { tool, repairs, fallbackFor }: Command<'call'>['data'], place: Pick<Refusal, 'intent' | 'step' | 'fence'>): Refusal | null {
-  const answered = repairs ?? fallbackFor;
-  if (answered === undefined) return null;
-  const no = (message: string): Refusal => ({ ...place, reason: 'invalid', message, token: `answers:${place.step ?? ''}:${answered}` });
-  if (repairs !== undefined && fallbackFor !== undefined) return no('a call either mends a failed step or takes over for it, not both');
-  const failed = run.steps.get(answered);
-  const failure = failed?.kind === 'call' && failed.outcome?.status === 'failed' ? failed.outcome.failure : null;
-  if (failed?.kind !== 'call' || failure === null) return no(`step ${answered} is no call that failed`);
-  for (const step of run.steps.values()) if (step.kind === 'call' && (step.call.repairs ?? step.call.fallbackFor) === answered && (step.call.repairs === undefined) === (repairs === undefined)) return no(`step ${answered} is answered by step ${step.call.step} already`);
-  if (repairs !== undefined) return failure.repairable === true && sameNamed(failed.call.tool, tool) ? null : no(`step ${answered} can't be mended by a call of ${tool.name}`);
-  return failure.fallback !== undefined && sameNamed(failure.fallback, tool) ? null : no(`tool ${tool.name} is not the declared fallback of step ${answered}`);
-}
-
-function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDecision {
+function group({ data, identities, at, spent }: Command<'group'>, run: KnownRun): RunDecision {
   const { step, fence, calls } = data;
   const place = { intent: 'CallGroup', step, ...defined({ fence }) };
   const members = calls.flatMap((call, i) => {
@@ -274,7 +291,7 @@ function group({ data, identities, at }: Command<'group'>, run: KnownRun): RunDe
   });
   const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired.length === 0 ? because : { ...because, boundGroup: mayHaveFired }, data);
 
-  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place);
+  const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place, spent);
   if (shut !== null) return no(shut);
   const taken = recordedAs(run, step);
   if (taken !== null) return no({ ...place, reason: 'operation_conflict', message: `step ${step} is recorded as ${taken}; a group needs a step of its own`, token: `conflict:${step}:group` });
@@ -315,7 +332,7 @@ function work(command: Command<'record'> | Command<'try'>, run: KnownRun): RunDe
       return refusal(run, shut ?? { intent, step, reason: 'operation_conflict', message: `step ${step} is recorded as ${recorded}, not ${kind} "${name}"`, token: `conflict:${step}:${kind}:${name}` }, data);
     }
   }
-  const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }) : null);
+  const shut = closed(run, intent, data, at) ?? (before === undefined ? overBudget(run, 1, { intent, step }, command.spent) : null);
   if (shut !== null) return refusal(run, shut, data);
   const progress = progressOf(run, data);
   if (command.type === 'record') return record(StepRecorded({ step, kind, name, result: command.data.result, ...defined({ usage: command.data.usage }), ...progress }));
@@ -374,8 +391,9 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
     return lost === undefined ? ignore('held_back') : record(lost);
   }
-  if (run.released || run.paused !== null) return ignore('held_back');
-  if (!hosts(holder, run.agent)) return ignore('version_not_hosted');
+  if (run.released || run.queued !== null || holdOf(run) !== null) return ignore('held_back');
+  const agentVersion = hosts(holder, run.agent);
+  if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
   if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
   const lease = leaseOf(holder, run.lastFence + 1);
@@ -388,32 +406,15 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     RunResumed({
       lease,
       because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
-      revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
+      revalidated: revalidated(run, agentVersion),
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
   );
 }
 
-function settle({ step, attempt, outcome }: Command<'settle'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null && state.outcome.status !== 'unknown') return ignore('already_settled');
-  return record(EffectSettled({ step, attempt, outcome }));
-}
-
-/** A word of the ledger on an attempt after which another one was released already: it has been read before. */
-const isPast = ({ fire, attempt }: CallStep, told: number): boolean => fire === 'granted' && told < attempt;
-
-function block({ step, attempt, cause, message, at }: Command<'block'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  if (state.outcome !== null || isPast(state, attempt)) return ignore('already_settled');
-  return record(RunBlocked({ step, attempt, cause, message, since: at }));
-}
-
-function release({ step, attempt, because }: Command<'release'>, run: KnownRun): RunDecision {
-  const state = run.steps.get(step);
-  if (state?.kind !== 'call') return ignore('step_unknown');
-  return state.outcome?.status === 'unknown' && !isPast(state, attempt) ? record(StepReleased({ step, attempt, because })) : ignore('already_settled');
+/** A run that is wanted as a child by more than one is one run, and tells each. */
+function join({ parent }: Command<'join'>, run: KnownRun): RunDecision {
+  if (run.status === 'ended') return ignore('run_over');
+  return run.parents.some((known) => known.run === parent.run && known.step === parent.step) ? ignore('duplicate') : record(RunJoined({ parent }));
 }

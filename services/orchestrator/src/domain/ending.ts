@@ -33,7 +33,9 @@ export function stepCounts(run: RunFacts): { fresh: number; replayed: number } {
   let fresh = 0;
   let replayed = 0;
   for (const step of run.steps.values()) {
-    if (step.fence === null || run.lease === null || step.fence === run.lease.fence) fresh += 1;
+    const copied = run.origin?.copied.has(step.kind === 'call' ? step.call.step : step.step) === true;
+    if (copied) replayed += 1;
+    else if (step.fence === null || run.lease === null || step.fence === run.lease.fence) fresh += 1;
     else replayed += 1;
   }
   return { fresh, replayed };

@@ -1,4 +1,5 @@
 import { LeaseGranted, RunResumed, type Lease, type MessageOf, type RunGranted } from '@holdfast/protocol';
+import { revalidated } from './revalidate.js';
 import { openSteps, type Run, type RunEvent } from './run.js';
 
 /** The event that a grant shows to have been decided, where the stream does not hold it: its fence must not be given out again. */
@@ -10,7 +11,7 @@ export function grantedBefore({ worker, fence }: MessageOf<typeof RunGranted>['d
   return RunResumed({
     lease,
     because: 'worker_changed',
-    revalidated: { history: 'intact', agentVersion: 'same', deadline: run.deadline === null ? 'none' : 'open', budgets: run.budgets.stepsMax === undefined ? 'none' : 'within' },
+    revalidated: revalidated(run, 'same'),
     replayed: 0,
     refired: openSteps(run).flatMap(({ fire, call: { step }, attempt }) => (fire === 'local' ? [{ step, attempt: attempt + 1 }] : [])),
   });

@@ -1,5 +1,5 @@
 import { ignore, record, type Decision } from '@holdfast/kernel';
-import { ApprovalDecided, InputRefused, isoTime, RunCancelRequested, RunPaused, RunUnpaused, RunUnquarantined, WaitEnded, type Operator, type Step } from '@holdfast/protocol';
+import { ApprovalDecided, CompensationRequested, InputRefused, isoTime, RunCancelRequested, RunPaused, RunUnpaused, RunUnquarantined, WaitEnded, type Operator, type Step } from '@holdfast/protocol';
 import type { Command, IgnoreReason, RunDecision } from './commands.js';
 import { evolve, openSteps, type KnownRun, type RunEvent } from './run.js';
 import { afterDue, ended, isCancelledOut } from './waiting.js';
@@ -23,7 +23,7 @@ const may = ({ roles }: Operator, allowed: readonly string[]): boolean => roles.
 const no = (input: string, { command, by, step }: Asked, reason: InputReason, message: string): PersonDecision =>
   record(InputRefused({ input, id: command, command, by, reason, message, ...(step === undefined ? {} : { step }) }));
 
-const mayNot = (input: string, asked: Asked, allowed: readonly string[]): PersonDecision | null =>
+export const mayNot = (input: string, asked: Asked, allowed: readonly string[] = [OPERATOR_ROLE]): PersonDecision | null =>
   may(asked.by, allowed) ? null : no(input, asked, 'role_missing', `${input} needs the role ${allowed.map((role) => `"${role}"`).join(' or ')}; ${asked.by.name} has ${asked.by.roles.length === 0 ? 'none' : asked.by.roles.map((role) => `"${role}"`).join(', ')}`);
 
 /** Approves a thing, not a moment: exactly what the wait shows. Decision and expiry compete here. */
@@ -52,17 +52,18 @@ export const decideApproval = ({ asked, at }: Command<'approve'>, run: KnownRun)
 /** Cancelled is a state: nothing new is sent, what is in flight ends as it ends, and the run never runs again. */
 export const cancel = ({ asked, at }: Command<'cancel'>, run: KnownRun): RunDecision =>
   afterDue(run, at, (now) => {
-    const { by, reason, scope, manner, command } = asked;
+    const { by, reason, scope, manner, command, compensate } = asked;
     if (now.inputs.has(command)) return ignore('duplicate');
     const missing = mayNot('CancelRun', asked, [OPERATOR_ROLE]);
     if (missing !== null) return missing;
     if (now.status === 'ended') return no('CancelRun', asked, 'run_ended', `the run has ended (${now.ending.status})`);
     if (now.cancel !== null && (now.cancel.manner === 'immediate' || manner === 'graceful')) return no('CancelRun', asked, 'not_possible', `${now.cancel.by} has cancelled it already`);
-    const requested = RunCancelRequested({ by, reason, scope, manner, command, at });
-    if (manner === 'immediate' || openSteps(now).length === 0) return record<RunEvent>(requested, ended(now, { status: 'cancelled', reason, by: by.name }));
+    const requested = RunCancelRequested({ by, reason, scope, manner, command, at, ...(compensate === undefined ? {} : { compensate }) });
+    const answer = compensate === undefined ? [] : [CompensationRequested({ because: `${by.name} has cancelled the run: ${reason}` })];
+    if (manner === 'immediate' || openSteps(now).length === 0) return record<RunEvent>(requested, ...answer, ended(now, { status: 'cancelled', reason, by: by.name }));
     // Nobody holds it who could tell the end of a local call.
     const nobody = now.status === 'quarantined' || now.lease === null;
-    return record<RunEvent>(requested, ...(nobody ? unheard(evolve(now, requested) as KnownRun, 'nobody held the run when it was cancelled') : []));
+    return record<RunEvent>(requested, ...answer, ...(nobody ? unheard(evolve(now, requested) as KnownRun, 'nobody held the run when it was cancelled') : []));
   });
 
 /** What ends a run that is being cancelled: its last step in flight has ended. */

@@ -12,6 +12,7 @@ import type {
   MessageOf,
   Named,
   OnDeadline,
+  Origin,
   Outcome,
   Pool,
   RecordKind,
@@ -26,6 +27,8 @@ import type {
   runMessages,
 } from '@holdfast/protocol';
 import { unreachable } from '@holdfast/kernel';
+import { copiedStep } from './copied.js';
+import { evolveBrakes, noBrakes, type Brakes } from './brakes.js';
 import { evolveWait, isOpenWait, startedWait, type KeptSignal, type WaitStep } from './wait.js';
 
 export type RunEvent = MessageOf<(typeof runMessages)[number]>;
@@ -105,8 +108,20 @@ export interface RunFacts {
   readonly refused: ReadonlyMap<string, number | null>;
   readonly resumes: number;
   readonly acceptedAt: Instant | null;
+  /** When it last made progress, as far as whoever folded it knew the time. */
+  readonly movedAt: Instant | null;
+  readonly stuck: { readonly since: Instant; readonly on: string } | null;
   readonly onDeadline: OnDeadline;
-  readonly parent: { readonly run: RunId; readonly step: Step } | null;
+  readonly concurrencyKey: string | null;
+  readonly priority: number;
+  /** What it was let through, and gives back at its end. */
+  readonly gates: readonly string[];
+  /** Where it waits to be let in. */
+  /** The run that it was forked off, and the steps that it has from there. */
+  readonly origin: (Origin & { readonly copied: ReadonlySet<Step> }) | null;
+  readonly queued: { readonly gate: string; readonly message: string; readonly since: Instant; readonly expiresAt: Instant } | null;
+  /** Runs that wait for this one as their child. */
+  readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
   /** The last fence that was given out; 0: none. */
   readonly lastFence: number;
   /** Let go by its worker until one of its waits ends. */
@@ -117,6 +132,8 @@ export interface RunFacts {
   readonly inputs: ReadonlySet<string>;
   readonly cancel: Cancel | null;
   readonly paused: { readonly by: string; readonly reason: string } | null;
+  /** Brakes on its tenant or agent that hold it, by name. */
+  readonly brakes: ReadonlyMap<string, { readonly by: string; readonly reason: string }>;
   readonly usage: { readonly tokens: number; readonly cost: number };
   /** Budgets of which it was said that they are nearly spent (`steps`) or spent (`steps!`). */
   readonly neared: ReadonlySet<string>;
@@ -139,14 +156,15 @@ export type Run =
   | ({ readonly status: 'open' } & RunFacts)
   | ({ readonly status: 'ended'; readonly ending: Ending } & RunFacts)
   | ({ readonly status: 'quarantined'; readonly because: string } & RunFacts)
-  | ({ readonly status: 'lane' } & LaneHolder);
+  | ({ readonly status: 'lane' } & LaneHolder)
+  | ({ readonly status: 'brakes' } & Brakes);
 
 export const absent: Run = { status: 'absent' };
 
 export type KnownRun = Extract<Run, RunFacts>;
 
 /** What people see. Derived, never stored. */
-export type RunPhase = 'queued' | 'running' | 'waiting' | 'blocked' | 'paused' | 'cancelling' | 'completed' | 'completed_partially' | 'failed' | 'cancelled' | 'expired' | 'quarantined';
+export type RunPhase = 'queued' | 'running' | 'waiting' | 'blocked' | 'paused' | 'stuck' | 'cancelling' | 'completed' | 'completed_partially' | 'failed' | 'cancelled' | 'expired' | 'quarantined';
 
 export function phaseOf(run: KnownRun): RunPhase {
   switch (run.status) {
@@ -156,13 +174,21 @@ export function phaseOf(run: KnownRun): RunPhase {
       return run.ending.status;
     case 'open':
       if (run.cancel !== null) return 'cancelling';
-      if (run.paused !== null) return 'paused';
+      if (holdOf(run) !== null) return 'paused';
       if (unknownSteps(run).length > 0) return 'blocked';
+      if (run.stuck !== null) return 'stuck';
       if (run.released) return 'waiting';
+      if (run.queued !== null) return 'queued';
       return run.agent !== null && run.lease === null ? 'queued' : 'running';
     default:
       return unreachable(run);
   }
+}
+
+/** Who holds a run still, and why; null when nobody does. */
+export function holdOf({ paused, brakes }: RunFacts): { readonly by: string; readonly reason: string } | null {
+  const [brake] = brakes.values();
+  return paused ?? brake ?? null;
 }
 
 /** Waits that somebody still awaits, in the order in which they were asked for. */
@@ -182,7 +208,21 @@ function callsWhere(run: RunFacts, test: (step: CallStep) => boolean): CallStep[
   return found;
 }
 
+/** Events that bring a run no further by themselves. */
+const NO_PROGRESS: ReadonlySet<RunEvent['type']> = new Set(['RunStuck', 'IntentRejected', 'InputRefused', 'BudgetNeared', 'SignalReceived', 'RunJoined', 'LeaseGranted', 'RunResumed', 'RunForked', 'WaitReminded'] as const);
+
 export function evolve(run: Run, event: RunEvent): Run {
+  const next = evolveOne(run, event);
+  return 'stuck' in next && next.stuck !== null && !NO_PROGRESS.has(event.type) ? { ...next, stuck: null } : next;
+}
+
+/** The same, where it is known when the event was recorded. */
+export function evolveAt(run: Run, event: RunEvent, at: Instant): Run {
+  const next = evolve(run, event);
+  return 'movedAt' in next && !NO_PROGRESS.has(event.type) ? { ...next, movedAt: at } : next;
+}
+
+function evolveOne(run: Run, event: RunEvent): Run {
   if (event.type === 'LaneTaken') {
     return { status: 'lane', worker: event.data.worker, agents: event.data.agents, offset: event.data.offset, generation: event.data.generation ?? null, at: event.data.at ?? 0, rebuilt: event.data.rebuilt ?? 0 };
   }
@@ -207,19 +247,28 @@ export function evolve(run: Run, event: RunEvent): Run {
       refused: new Map(),
       resumes: 0,
       acceptedAt: data.at ?? null,
+      movedAt: null,
+      stuck: null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
-      parent: data.parent ?? null,
+      concurrencyKey: data.concurrencyKey ?? null,
+      priority: data.priority ?? 0,
+      gates: data.gates ?? [],
+      origin: null,
+      queued: null,
+      parents: data.parent === undefined ? [] : [data.parent],
       lastFence: data.lease?.fence ?? 0,
       released: false,
       signals: [],
       inputs: new Set(),
       cancel: null,
       paused: null,
+      brakes: new Map(),
       usage: { tokens: 0, cost: 0 },
       neared: new Set(),
     };
   }
   // A stream begins with its acceptance, but for the refusal of something about a run that never was.
+  if (event.type === 'BrakeSet' || event.type === 'BrakeReleased' || run.status === 'brakes' || (run.status === 'absent' && event.type === 'InputRefused')) return evolveBrakes(run.status === 'brakes' ? run : noBrakes, event);
   if (run.status === 'absent' || run.status === 'lane') return run;
   const known = withProgress(run, event);
   switch (event.type) {
@@ -264,6 +313,23 @@ export function evolve(run: Run, event: RunEvent): Run {
     case 'StepsReported':
     case 'CompensationRequested':
       return known;
+    case 'RunQueued': {
+      const { gate, gates, message, since, expiresAt } = event.data;
+      return { ...known, gates, queued: { gate, message, since, expiresAt } };
+    }
+    case 'RunAdmitted':
+      return { ...known, gates: event.data.gates, queued: null };
+    case 'StartRefused':
+      return known;
+    case 'RunForked':
+      return { ...known, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'StepsCopied': {
+      const { origin, steps, observed } = event.data;
+      const entries = steps.map(copiedStep);
+      return withSteps({ ...known, origin: { ...origin, copied: new Set(entries.map(([step]) => step)) }, observed: [...observed] }, entries);
+    }
+    case 'RunJoined':
+      return { ...known, parents: [...known.parents, event.data.parent] };
     case 'WaitStarted':
       return withSteps(known, [[event.data.step, startedWait(event.data)]]);
     case 'WaitEnded':
@@ -287,12 +353,17 @@ export function evolve(run: Run, event: RunEvent): Run {
       return { ...known, cancel: { by: by.name, roles: by.roles, command, reason, scope, manner, at, lease: known.lease ?? known.cancel?.lease ?? null }, lease: null, inputs: new Set(known.inputs).add(command) };
     }
     case 'RunPaused':
+      if (event.data.brake !== undefined) return { ...known, brakes: new Map(known.brakes).set(event.data.brake, { by: event.data.by.name, reason: event.data.reason }), lease: null };
       return { ...known, paused: { by: event.data.by.name, reason: event.data.reason }, lease: null, inputs: new Set(known.inputs).add(event.data.command) };
     case 'RunUnpaused':
+      if (event.data.brake !== undefined) return { ...known, brakes: new Map([...known.brakes].filter(([name]) => name !== event.data.brake)) };
       return { ...known, paused: null, inputs: new Set(known.inputs).add(event.data.command) };
     case 'RunUnquarantined':
       return { ...known, status: 'open', lease: null, inputs: new Set(known.inputs).add(event.data.command) };
+    case 'RunStuck':
+      return { ...known, stuck: { since: event.data.since, on: event.data.on } };
     case 'BudgetNeared':
+      if (event.data.scope === 'tenant') return known;
       return { ...known, neared: new Set(known.neared).add(`${event.data.budget}${event.data.reached ? '!' : ''}`) };
     default:
       return unreachable(event);

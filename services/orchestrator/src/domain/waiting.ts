@@ -5,6 +5,7 @@ import { overBudget } from './budget.js';
 import type { Command, IgnoreReason, Refusal, RunDecision } from './commands.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { evolve, openSteps, openWaits, type KnownRun, type RunEvent } from './run.js';
+import { stuck, STUCK_AFTER_MS, stuckAt } from './stuck.js';
 import { LOCAL_ENDS_MAX_MS, localSteps, unheard } from './unheard.js';
 import { earliest, isOpenWait, lastMoment, type WaitStep } from './wait.js';
 
@@ -35,6 +36,9 @@ export function dueEvents(run: KnownRun, at: Instant): RunEvent[] {
   }
   const unheardFrom = unheardAt(now);
   if (unheardFrom !== null && at >= unheardFrom) add(...unheard(now, 'its worker has told no end in time'));
+  const { queued } = now;
+  if (queued !== null && at >= queued.expiresAt) add(ended(now, { status: 'expired', deadline: queued.expiresAt }));
+  if (now.status !== 'open') return events;
   const overAt = runOverAt(now);
   if (overAt !== null && at >= overAt) add(...runDue(now, overAt));
   return events;
@@ -54,11 +58,11 @@ export const isCancelledOut = (run: KnownRun): boolean => run.status !== 'ended'
 const unheardAt = (run: KnownRun): Instant | null => (run.cancel !== null && localSteps(run).length > 0 ? run.cancel.at + LOCAL_ENDS_MAX_MS : null);
 
 /** When the run needs attention by itself. */
-export function dueAt(run: KnownRun): Instant | null {
+export function dueAt(run: KnownRun, stuckAfterMs: number = STUCK_AFTER_MS): Instant | null {
   if (run.status !== 'open') return null;
   // Only a rebuild leaves it so: what ended it was lost with the old journal.
   if (isCancelledOut(run)) return 0;
-  return earliest(runOverAt(run), unheardAt(run), ...openWaits(run).map(({ nextAt }) => nextAt));
+  return earliest(run.queued?.expiresAt ?? null, runOverAt(run), unheardAt(run), stuckAt(run, stuckAfterMs), ...openWaits(run).map(({ nextAt }) => nextAt));
 }
 
 function waitDue(run: KnownRun, wait: WaitStep, at: Instant): RunEvent[] {
@@ -109,19 +113,22 @@ export function afterDue(run: KnownRun, at: Instant, next: (run: KnownRun) => De
   return first === undefined ? decision : record(first, ...rest);
 }
 
-export function due({ at }: Command<'due'>, run: KnownRun): RunDecision {
-  const [first, ...rest] = dueEvents(run, at);
+export function due({ at, stuckAfterMs }: Command<'due'>, run: KnownRun): RunDecision {
+  const events = dueEvents(run, at);
+  const now = events.reduce<KnownRun>((known, event) => evolve(known, event) as KnownRun, run);
+  const stuckFrom = stuckAt(now, stuckAfterMs ?? STUCK_AFTER_MS);
+  const [first, ...rest] = stuckFrom !== null && at >= stuckFrom ? [...events, stuck(now)] : events;
   return first === undefined ? ignore('not_due') : record(first, ...rest);
 }
 
-export function startWait({ data, at, scopeProblem, fitting }: Command<'wait'>, run: KnownRun): RunDecision {
+export function startWait({ data, at, scopeProblem, fitting, spent }: Command<'wait'>, run: KnownRun): RunDecision {
   const { step, fence, wait } = data;
   const place = { intent: 'StartWait', step, ...defined({ fence }) };
   const before = run.steps.get(step);
   if (before?.kind === 'wait' && JSON.stringify(before.wait) === JSON.stringify(wait)) return onlyReports(run, data, 'duplicate');
   const no = (because: Refusal): RunDecision => refusal(run, because, data);
   if (before !== undefined || run.groups.has(step)) return no(closed(run, 'StartWait', data, at) ?? { ...place, reason: 'operation_conflict', message: `step ${step} is recorded otherwise; a wait needs a step of its own`, token: `conflict:${step}:wait` });
-  const bad = closed(run, 'StartWait', data, at) ?? overBudget(run, 1, place);
+  const bad = closed(run, 'StartWait', data, at) ?? overBudget(run, 1, place, spent);
   if (bad !== null) return no(bad);
   if (scopeProblem !== null) return no({ ...place, reason: 'invalid', message: scopeProblem, token: `scope:${step}` });
   const deadline = wait.kind === 'sleep' ? undefined : (data.deadline ?? at + DEFAULT_WAIT_MS);

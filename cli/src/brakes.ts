@@ -1,0 +1,39 @@
+import { fold } from '@holdfast/kernel';
+import { brakeKey, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
+import { absent, evolve, type RunEvent } from '@holdfast/orchestrator';
+import { partitionsOf } from '@holdfast/runtime/kafka';
+import { readStreams } from './audit/read-events.js';
+import { command } from './operator.js';
+
+export interface BrakeView {
+  readonly brake: string;
+  readonly by: string;
+  readonly reason: string;
+  readonly since: string;
+  /** Lanes on which it is set; fewer than all only while a command is under way, or was cut off. */
+  readonly lanes: number;
+}
+
+const STREAM = /^~brakes\/(\d+)$/;
+
+/** What is held still beyond single runs, from `run.events` alone. */
+export async function readBrakes(brokers: readonly string[]): Promise<BrakeView[]> {
+  const found = new Map<string, BrakeView>();
+  for (const { stream, events } of (await readStreams(brokers, topics.runEvents)).values()) {
+    if (!STREAM.test(stream)) continue;
+    const state = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+    if (state.status !== 'brakes') continue;
+    for (const [brake, { by, reason, command: id }] of state.set) {
+      const at = events.findLast(({ data }) => data !== null && typeof data === 'object' && 'command' in data && data['command'] === id)?.envelope.time ?? 0;
+      found.set(brake, { brake, by: by.name, reason, since: new Date(at).toISOString(), lanes: (found.get(brake)?.lanes ?? 0) + 1 });
+    }
+  }
+  return [...found.values()].sort((a, b) => a.brake.localeCompare(b.brake));
+}
+
+/** Tells every lane, and says what each made of it. The same command, sent again, reaches those that it missed. */
+export async function tellLanes(brokers: readonly string[], tenant: string, id: string, target: BrakeTarget, message: Message): Promise<{ brake: string; lanes: number; refused: string[] }> {
+  const lanes = await partitionsOf(brokers, topics.operatorCommands);
+  const answers = await Promise.all(Array.from({ length: lanes }, (_, lane) => command({ brokers, answersOn: topics.runEvents, run: `~brakes/${lane}`, lane, tenant, id, message })));
+  return { brake: brakeKey(target), lanes, refused: [...new Set(answers.flatMap(({ type, data }) => (type === 'InputRefused' ? [String(data['message'])] : [])))] };
+}

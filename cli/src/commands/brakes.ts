@@ -1,0 +1,53 @@
+import type { Command } from 'commander';
+import { BrakeTarget, ReleaseBrake, SetBrake } from '@holdfast/protocol';
+import { readBrakes, tellLanes } from '../brakes.js';
+import { CliError, EXIT } from '../failure.js';
+import { newCommandId, operatorOf, withOperator } from '../operator.js';
+import { print, table } from '../print.js';
+import { findStack } from '../stack-file.js';
+
+interface Options {
+  readonly id?: string;
+  readonly as?: string;
+  readonly role?: string[];
+  readonly json?: boolean;
+}
+
+export function addBrakes(program: Command): void {
+  const brakes = program.command('brakes').description('hold a tool, an agent or a tenant still, and let it go');
+  brakes
+    .command('list')
+    .description('what is held still')
+    .option('--json', 'print JSON')
+    .action(async ({ json }: Options) => {
+      const { brokers } = await findStack('.');
+      const found = await readBrakes(brokers);
+      print(json === true, { brakes: found }, () => (found.length === 0 ? 'nothing is held still' : table(['brake', 'by', 'why', 'since', 'lanes'], found.map(({ brake, by, reason, since, lanes }) => [brake, by, reason, since, String(lanes)]))));
+    });
+  withOperator(
+    brakes
+      .command('set <kind> <name>')
+      .description('kind: tool, agent or tenant; name: NAME, or NAME@VERSION. Nothing new of it is sent; what is under way ends')
+      .requiredOption('--reason <text>', 'why')
+      .option('--id <id>', 'the command’s id: the same one, sent again, is one command')
+      .option('--json', 'print JSON'),
+  ).action((kind: string, name: string, options: Options & { reason: string }) => act(kind, name, options, options.reason));
+  withOperator(brakes.command('release <kind> <name>').description('let it go').option('--id <id>', 'the command’s id').option('--json', 'print JSON')).action((kind: string, name: string, options: Options) => act(kind, name, options));
+}
+
+async function act(kind: string, text: string, options: Options, reason?: string): Promise<void> {
+  const target = targetOf(kind, text);
+  const { id = newCommandId(), json } = options;
+  const by = operatorOf(options);
+  const { brokers } = await findStack('.');
+  const told = await tellLanes(brokers, 'default', id, target, reason === undefined ? ReleaseBrake({ command: id, by, target }) : SetBrake({ command: id, by, target, reason }));
+  print(json === true, told, () => (told.refused.length > 0 ? `refused: ${told.refused.join('; ')}` : `${told.brake} is ${reason === undefined ? 'let go' : 'held still'} on ${told.lanes} lanes`));
+  if (told.refused.length > 0) process.exitCode = EXIT.no;
+}
+
+function targetOf(kind: string, text: string): BrakeTarget {
+  const at = kind === 'tenant' ? -1 : text.lastIndexOf('@');
+  const parsed = BrakeTarget.safeParse({ kind, name: at < 0 ? text : text.slice(0, at), ...(at < 0 ? {} : { version: text.slice(at + 1) }) });
+  if (!parsed.success) throw new CliError(`"${kind} ${text}" names nothing that can be held still: tool NAME[@VERSION], agent NAME[@VERSION] or tenant NAME`);
+  return parsed.data;
+}

@@ -1,0 +1,81 @@
+import { Controller, Inject } from '@nestjs/common';
+import { CancelRun, PauseRun, SignalRun, topics, UnpauseRun, UnquarantineRun, type Json, type Message } from '@holdfast/protocol';
+import { z } from 'zod';
+import { endpoint, Serves, type Answer, type Call, type CallOf } from '../http/endpoint.js';
+import { decided } from './cases.js';
+import { Commands, operatorOf } from './commands.js';
+import { Queries } from './queries.js';
+import { locationOf } from './runs.js';
+import { AnyJson, Decided, Pending, RunParams, WaitMs } from './shapes.js';
+
+const query = z.object({ waitMs: WaitMs });
+const answers = { 200: { description: 'It is decided.', schema: Decided }, 202: { description: 'Nothing was decided in time; look at `location`.', schema: Pending } };
+const shared = { method: 'post', tag: 'runs', params: RunParams, query, answers, problems: ['refused'] } as const;
+const reason = z.string().min(1).max(2000);
+
+export const signalRun = endpoint({
+  ...shared,
+  ...{ id: 'signalRun', path: '/v1/runs/{run}/signal', may: 'agent', summary: 'Tell a run something that it may wait for; kept until a wait of that name takes it', act: 'run.signal' },
+  body: z.strictObject({ name: z.string().min(1).max(200), payload: AnyJson.optional().default(null) }).meta({ id: 'SignalRun' }),
+});
+export const cancelRun = endpoint({
+  ...shared,
+  ...{ id: 'cancelRun', path: '/v1/runs/{run}/cancel', may: 'operator', summary: 'Cancel a run: nothing new of it is sent', act: 'run.cancel' },
+  body: z.strictObject({ reason, scope: z.enum(['run', 'tree']).default('run'), manner: z.enum(['graceful', 'immediate']).default('graceful') }).meta({ id: 'CancelRun' }),
+});
+export const pauseRun = endpoint({
+  ...shared,
+  ...{ id: 'pauseRun', path: '/v1/runs/{run}/pause', may: 'operator', summary: 'Hold a run still', act: 'run.pause' },
+  body: z.strictObject({ reason }).meta({ id: 'PauseRun' }),
+});
+export const resumeRun = endpoint({ ...shared, ...{ id: 'resumeRun', path: '/v1/runs/{run}/resume', may: 'operator', summary: 'Let a paused run go on', act: 'run.resume' } });
+export const releaseRun = endpoint({
+  ...shared,
+  ...{ id: 'releaseRun', path: '/v1/runs/{run}/release', may: 'operator', summary: 'Let a quarantined run go on, having looked into it', act: 'run.release' },
+  body: z.strictObject({ reason }).meta({ id: 'ReleaseRun' }),
+});
+
+type RunCall = Pick<Call<z.output<typeof RunParams>, { waitMs: number }>, 'params' | 'query' | 'principal' | 'command' | 'signal'>;
+
+/** What people and programs do to a run under way. */
+@Controller()
+export class ActsController {
+  constructor(
+    @Inject(Queries) private readonly queries: Queries,
+    @Inject(Commands) private readonly commands: Commands,
+  ) {}
+
+  @Serves(signalRun)
+  async tell(call: CallOf<typeof signalRun>): Promise<Answer> {
+    const { params: { run }, principal, command: id, query: { waitMs }, signal, body } = call;
+    await this.queries.runOr404(principal.tenant, run);
+    const message = SignalRun({ signal: id, name: body.name, payload: body.payload as Json });
+    const answer = await this.commands.once({ topic: topics.agentIntents, run, principal, id, message, waitMs, signal, answers: ({ type, data }) => (type === 'SignalReceived' && data['signal'] === id) || (type === 'InputRefused' && data['id'] === id) });
+    return decided(answer, id, locationOf(run));
+  }
+
+  @Serves(cancelRun)
+  cancel(call: CallOf<typeof cancelRun>): Promise<Answer> {
+    return this.#operate(call, CancelRun({ command: call.command, by: operatorOf(call.principal), ...call.body }));
+  }
+
+  @Serves(pauseRun)
+  pause(call: CallOf<typeof pauseRun>): Promise<Answer> {
+    return this.#operate(call, PauseRun({ command: call.command, by: operatorOf(call.principal), reason: call.body.reason }));
+  }
+
+  @Serves(resumeRun)
+  resume(call: CallOf<typeof resumeRun>): Promise<Answer> {
+    return this.#operate(call, UnpauseRun({ command: call.command, by: operatorOf(call.principal) }));
+  }
+
+  @Serves(releaseRun)
+  release(call: CallOf<typeof releaseRun>): Promise<Answer> {
+    return this.#operate(call, UnquarantineRun({ command: call.command, by: operatorOf(call.principal), reason: call.body.reason }));
+  }
+
+  async #operate({ params: { run }, principal, command: id, query: { waitMs }, signal }: RunCall, message: Message): Promise<Answer> {
+    await this.queries.runOr404(principal.tenant, run);
+    return decided(await this.commands.operate({ run, principal, id, message, waitMs, signal }), id, locationOf(run));
+  }
+}

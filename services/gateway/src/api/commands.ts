@@ -1,0 +1,73 @@
+import { encodeHeaders, topics, VALUE_BYTES_MAX, type Json, type Message } from '@holdfast/protocol';
+import type { LogWriter } from '@holdfast/runtime';
+import type { Principal } from '../domain/access.js';
+import { Problem } from '../http/problem.js';
+import type { Views } from '../views/views.js';
+import type { Answers, Told } from './answers.js';
+import type { Queries } from './queries.js';
+
+export interface Ask {
+  readonly topic: string;
+  readonly run: string;
+  readonly principal: Principal;
+  /** Names the command: whoever reads it twice takes it once. */
+  readonly id: string;
+  readonly message: Message;
+  readonly answers: (told: Pick<Told, 'type' | 'data'>) => boolean;
+  /** How long the answer is waited for, milliseconds. */
+  readonly waitMs: number;
+  readonly signal: AbortSignal;
+}
+
+export type Answered = { readonly type: string; readonly data: { readonly [member: string]: Json } };
+
+/** How long the read models may lag behind an answer before it is given all the same. Milliseconds. */
+const SHOWN_WITHIN_MS = 5000;
+
+/** Puts what people and programs ask for onto the topics, exactly as any other client would, and hears what became of it. */
+export class Commands {
+  constructor(
+    private readonly writer: LogWriter,
+    private readonly source: string,
+    private readonly now: () => number,
+    private readonly answers: Answers,
+    private readonly queries: Queries,
+    private readonly views: Views,
+  ) {}
+
+  /**
+   * Publishes, and waits for the event that answers. Null when none came in time: it is written, and
+   * will be decided, whether or not anybody waits. What answered is in the read models by then.
+   * @throws Problem too-large
+   */
+  async ask({ topic, run, principal, id, message, answers, waitMs, signal }: Ask): Promise<Answered | null> {
+    const value = JSON.stringify(message.data);
+    const bytes = Buffer.byteLength(value);
+    if (bytes > VALUE_BYTES_MAX) throw new Problem('too-large', `the message would have ${bytes} bytes, of at most ${VALUE_BYTES_MAX}; store large values as artifacts and pass the reference`);
+    const waiting = this.answers.wait(run, (told) => told.tenant === principal.tenant && answers(told));
+    try {
+      const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant });
+      await this.writer.publish([{ topic, key: run, headers, value }]);
+    } catch (error) {
+      waiting.forget();
+      throw error;
+    }
+    const told = await waiting.within(waitMs, signal);
+    if (told === null) return null;
+    await this.views.passed(told.topic, told.lane, told.offset, SHOWN_WITHIN_MS);
+    return { type: told.type, data: told.data };
+  }
+
+  /** As `ask`, for what is known by its id: asked again, it gets the answer that it got. */
+  async once(ask: Ask): Promise<Answered | null> {
+    const known = await this.queries.answerTo(ask.run, ask.id);
+    return known === null ? this.ask(ask) : { type: known.type, data: JSON.parse(known.data) as Answered['data'] };
+  }
+
+  /** An operator's command. */
+  operate(ask: Omit<Ask, 'topic' | 'answers'>): Promise<Answered | null> {
+    return this.once({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id });
+  }
+}
+
+export const operatorOf = ({ name, roles }: Principal): { name: string; roles: string[] } => ({ name, roles: [...roles] });

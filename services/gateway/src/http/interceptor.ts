@@ -1,0 +1,150 @@
+import { once } from 'node:events';
+import { randomUUID } from 'node:crypto';
+import { type CallHandler, type ExecutionContext, Injectable, type NestInterceptor } from '@nestjs/common';
+import { describeIssues, parseJson, type Json } from '@holdfast/protocol';
+import { systemClock } from '@holdfast/runtime';
+import type { Response } from 'express';
+import { firstValueFrom, from, type Observable } from 'rxjs';
+import type { z } from 'zod';
+import type { Audit } from '../access/audit.js';
+import type { Principal } from '../domain/access.js';
+import { endpointOf, giveCall, type Answer, type Call, type Endpoint, type Visited } from './endpoint.js';
+import type { Authentication } from './guard.js';
+import { Idempotency } from './idempotency.js';
+import { Problem } from './problem.js';
+
+/** Keeps proxies from taking a quiet stream for a dead one, and finds out that a key was revoked. Milliseconds. */
+const BEAT_MS = 15_000;
+const NOBODY: Principal = { id: '', name: 'nobody', tenant: '', roles: [], tools: [], amountMax: 0 };
+
+/** Checks a request by its endpoint's schemas, and writes what the handler answers. */
+@Injectable()
+export class AnswerInterceptor implements NestInterceptor {
+  constructor(
+    private readonly idempotency: Idempotency,
+    private readonly authentication: Authentication,
+    private readonly audit: Audit,
+    private readonly stopping: AbortSignal,
+  ) {}
+
+  intercept(context: ExecutionContext, next: CallHandler<Answer>): Observable<void> {
+    return from(this.#serve(context, next));
+  }
+
+  async #serve(context: ExecutionContext, next: CallHandler<Answer>): Promise<void> {
+    const spec = endpointOf(context.getHandler());
+    if (spec === undefined) throw new Problem('not-found', 'there is nothing at this address');
+    const request = context.switchToHttp().getRequest<Visited>();
+    const response = context.switchToHttp().getResponse<Response>();
+    const principal = request.principal ?? NOBODY;
+    const key = spec.method === 'get' || spec.may === 'public' ? null : Idempotency.keyIn(request.get('idempotency-key'));
+    const body = bodyOf(spec, request);
+    const gone = new AbortController();
+    response.once('close', () => gone.abort());
+    const call: Call = {
+      params: checked(spec.params, request.params, 'path'),
+      query: checked(spec.query, request.query, 'query'),
+      body: spec.body === undefined ? undefined : checked(spec.body, body, 'body'),
+      principal,
+      command: key === null ? randomUUID() : Idempotency.command(principal, key),
+      header: (name) => request.get(name),
+      address: request.socket.remoteAddress ?? 'unknown',
+      signal: AbortSignal.any([gone.signal, this.stopping]),
+    };
+    giveCall(request, call);
+    if (key === null) {
+      if (spec.act !== undefined) await this.audit.tell(spec.act, request.originalUrl, call);
+      return this.#write(response, request, await firstValueFrom(next.handle()), call);
+    }
+    const kept = await this.idempotency.begin(principal, key, Idempotency.fingerprint(request.method, request.originalUrl, body ?? null));
+    if (kept !== null) {
+      send(response, kept.status, { ...kept.headers, 'idempotency-replayed': 'true' }, kept.body);
+      return;
+    }
+    await this.#answerOnce(spec, request, response, call, key, next);
+  }
+
+  /** What was decided is kept, a refusal too; what failed on the way or never reached its owner is not, so that it may be tried again. */
+  async #answerOnce(spec: Endpoint, request: Visited, response: Response, call: Call, key: string, next: CallHandler<Answer>): Promise<void> {
+    const { principal } = call;
+    try {
+      if (spec.act !== undefined) await this.audit.tell(spec.act, request.originalUrl, call);
+      const answer = await firstValueFrom(next.handle());
+      if ('stream' in answer) throw new Error(`${spec.id} streams, and takes an Idempotency-Key`);
+      const { status, headers = {} } = answer;
+      const body = textOf(answer.body);
+      // One that is still being decided is asked for again, under the same command, and then has its answer.
+      if (status === 202) await this.idempotency.drop(principal, key);
+      else await this.idempotency.keep(principal, key, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
+      send(response, status, headers, body);
+    } catch (error) {
+      if (error instanceof Problem && error.code === 'refused') await this.idempotency.keep(principal, key, { status: error.status, headers: { 'content-type': 'application/problem+json; charset=utf-8' }, body: JSON.stringify(error.body) });
+      else await this.idempotency.drop(principal, key);
+      throw error;
+    }
+  }
+
+  async #write(response: Response, request: Visited, answer: Answer, call: Call): Promise<void> {
+    if ('stream' in answer) return this.#stream(response, request, answer.stream, call);
+    send(response, answer.status, answer.headers ?? {}, textOf(answer.body));
+  }
+
+  async #stream(response: Response, request: Visited, stream: Extract<Answer, { stream: unknown }>['stream'], call: Call): Promise<void> {
+    response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8', 'cache-control': 'no-store', 'x-accel-buffering': 'no' });
+    response.write('retry: 1000\n\n');
+    let cancel = (): void => undefined;
+    const beat = (): void => {
+      cancel = systemClock.after(BEAT_MS, () => void this.#beat(response, request).then((goesOn) => goesOn && beat()));
+    };
+    beat();
+    try {
+      await stream(async ({ id, type, data }) => {
+        if (response.write(`id: ${id}\nevent: ${type}\ndata: ${JSON.stringify(data)}\n\n`)) return;
+        await Promise.race([once(response, 'drain', { signal: call.signal }).catch(() => undefined), once(response, 'close')]);
+      });
+    } finally {
+      cancel();
+      response.end();
+    }
+  }
+
+  /** A stream lives no longer than the right to it. */
+  async #beat(response: Response, request: Visited): Promise<boolean> {
+    if (response.writableEnded) return false;
+    response.write(': still here\n\n');
+    const now = await this.authentication.lookUp(request.headers.authorization ?? '').catch(() => request.principal ?? null);
+    if (now !== null && JSON.stringify(now) === JSON.stringify(request.principal)) return true;
+    response.end();
+    response.destroy();
+    return false;
+  }
+}
+
+const JSON_TYPE = 'application/json; charset=utf-8';
+const textOf = (body: unknown): string => (body === undefined ? '' : JSON.stringify(body));
+
+function send(response: Response, status: number, headers: Readonly<Record<string, string>>, body: string): void {
+  if (response.headersSent || response.destroyed) return;
+  response.status(status).setHeader('cache-control', 'no-store');
+  if (body !== '') response.setHeader('content-type', JSON_TYPE);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  response.end(body);
+}
+
+function bodyOf(spec: Endpoint, request: Visited): Json | undefined {
+  if (spec.body === undefined) return undefined;
+  const text: unknown = request.body;
+  if (typeof text !== 'string') {
+    if (request.get('content-type') === undefined || Number(request.get('content-length') ?? '0') > 0 || request.get('transfer-encoding') !== undefined) throw new Problem('unsupported-media-type', 'send application/json in UTF-8, without a content encoding');
+    throw new Problem('invalid-request', 'a JSON body is missing');
+  }
+  const parsed = parseJson(text);
+  if (!parsed.ok) throw new Problem('invalid-request', parsed.message);
+  return parsed.value;
+}
+
+function checked<Schema extends z.ZodType>(schema: Schema, value: unknown, where: string): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new Problem('invalid-request', `${where}: ${describeIssues(parsed.error)}`, { extra: { errors: parsed.error.issues.slice(0, 20).map(({ path, message }) => ({ in: where, at: path.join('.'), message })) } });
+}

@@ -1,0 +1,69 @@
+import { Module, type DynamicModule, type Provider } from '@nestjs/common';
+import { APP_FILTER, APP_GUARD, APP_INTERCEPTOR } from '@nestjs/core';
+import type { LogWriter } from '@holdfast/runtime';
+import { systemClock } from '@holdfast/runtime';
+import type { ServiceLog } from '@holdfast/runtime/nest';
+import type { DataSource } from 'typeorm';
+import { Audit } from './access/audit.js';
+import { Keys } from './access/keys.js';
+import { Oidc } from './access/oidc.js';
+import { Answers } from './api/answers.js';
+import { Commands } from './api/commands.js';
+import { controllers, endpoints } from './api/endpoints.js';
+import { Queries } from './api/queries.js';
+import { WRITER } from './api/records.js';
+import { DATABASE, WEBHOOK_KEY } from './api/webhooks.js';
+import { ProblemFilter } from './http/filter.js';
+import { AccessGuard, Authentication } from './http/guard.js';
+import { Idempotency } from './http/idempotency.js';
+import { AnswerInterceptor } from './http/interceptor.js';
+import { describe } from './http/openapi.js';
+import type { GatewaySettings } from './settings.js';
+import { Views } from './views/views.js';
+
+/** What is opened before the application, and closed after it. */
+export interface Parts {
+  readonly settings: GatewaySettings;
+  readonly brokers: readonly string[];
+  readonly log: ServiceLog;
+  readonly database: DataSource;
+  readonly writer: LogWriter;
+  readonly source: string;
+  /** Aborted when the gateway begins to stop. */
+  readonly stopping: AbortSignal;
+}
+
+export const API_VERSION = '1.0.0';
+
+@Module({})
+export class GatewayModule {
+  static with({ settings, brokers, log, database, writer, source, stopping }: Parts): DynamicModule {
+    const { now } = systemClock;
+    const rates = { perMinute: settings.HOLDFAST_HTTP_RATE, refusedPerMinute: settings.HOLDFAST_HTTP_REFUSED_RATE };
+    const providers: Provider[] = [
+      { provide: Keys, useFactory: () => new Keys(database, now) },
+      { provide: Views, useFactory: () => new Views(database, { brokers, sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, log }) },
+      { provide: Answers, useFactory: () => new Answers(brokers, log) },
+      { provide: Queries, inject: [Views], useFactory: (views: Views) => new Queries(views) },
+      { provide: Commands, inject: [Answers, Queries, Views], useFactory: (answers: Answers, queries: Queries, views: Views) => new Commands(writer, source, now, answers, queries, views) },
+      { provide: Audit, useFactory: () => new Audit(writer, source, now) },
+      { provide: Idempotency, useFactory: () => new Idempotency(database, now) },
+      { provide: Authentication, inject: [Keys], useFactory: (keys: Keys) => new Authentication(keys, settings.oidc === null ? null : new Oidc(settings.oidc), rates) },
+      { provide: DATABASE, useValue: database },
+      { provide: WRITER, useValue: writer },
+      { provide: WEBHOOK_KEY, useValue: settings.HOLDFAST_WEBHOOK_KEY ?? null },
+      { provide: 'brokers', useValue: brokers },
+      { provide: 'lanes', useValue: settings.HOLDFAST_PARTITIONS },
+      { provide: 'stopping', useValue: stopping },
+      { provide: 'description', useFactory: () => describe(endpoints, API_VERSION) },
+      { provide: APP_GUARD, inject: [Authentication], useFactory: (authentication: Authentication) => new AccessGuard(authentication, rates) },
+      {
+        provide: APP_INTERCEPTOR,
+        inject: [Idempotency, Authentication, Audit],
+        useFactory: (idempotency: Idempotency, authentication: Authentication, audit: Audit) => new AnswerInterceptor(idempotency, authentication, audit, stopping),
+      },
+      { provide: APP_FILTER, useFactory: () => new ProblemFilter(log, endpoints) },
+    ];
+    return { module: GatewayModule, controllers: [...controllers], providers };
+  }
+}

@@ -1,0 +1,116 @@
+import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { NestFactory } from '@nestjs/core';
+import type { NestExpressApplication } from '@nestjs/platform-express';
+import { systemClock } from '@holdfast/runtime';
+import { createWriter, ensureTopics } from '@holdfast/runtime/kafka';
+import type { ServiceLog } from '@holdfast/runtime/nest';
+import type { DataSource } from 'typeorm';
+import express from 'express';
+import helmet from 'helmet';
+import { pino } from 'pino';
+import { Answers } from './api/answers.js';
+import { STREAM_TOPICS } from './domain/position.js';
+import { WebhookFeed } from './hooks/feed.js';
+import { WebhookSender } from './hooks/sender.js';
+import { serveConsole } from './http/console.js';
+import { Idempotency } from './http/idempotency.js';
+import { GatewayModule } from './module.js';
+import type { GatewaySettings } from './settings.js';
+import { openGatewayDatabase } from './store/database.js';
+import { LaneReader } from './views/lane-reader.js';
+import { Views } from './views/views.js';
+
+/** Requests under way have this long to end. Milliseconds. */
+const DRAIN_MS = 10_000;
+const SWEEP_MS = 10 * 60_000;
+
+export interface RunningGateway {
+  readonly url: string;
+  readonly instance: string;
+  close(): Promise<void>;
+}
+
+/** The gateway's whole process: settings, topics, database, read models, HTTP. */
+export async function serveGateway(settings: GatewaySettings): Promise<RunningGateway> {
+  const brokers = settings.HOLDFAST_BROKERS.split(',').map((broker) => broker.trim());
+  const instance = settings.HOLDFAST_INSTANCE ?? `gateway-${randomUUID().slice(0, 8)}`;
+  const log = pino({ level: settings.HOLDFAST_LOG_LEVEL, base: { service: 'gateway', instance } }, pino.destination({ fd: 1, sync: true }));
+  await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
+  const database = await openGatewayDatabase(settings.HOLDFAST_DATABASE_URL, `holdfast-${instance}`);
+  const writer = await createWriter({ brokers, clientId: instance });
+  const stopping = new AbortController();
+  const parts = { settings, brokers, log, database, writer, source: `holdfast-gateway/${instance}`, stopping: stopping.signal };
+  const app = await NestFactory.create<NestExpressApplication>(GatewayModule.with(parts), { logger: ['error', 'warn'], abortOnError: false, bodyParser: false });
+  app.set('query parser', 'simple');
+  app.disable('x-powered-by');
+  app.set('etag', false);
+  app.use(helmet({ contentSecurityPolicy: { useDefaults: false, directives: CSP }, strictTransportSecurity: false, crossOriginEmbedderPolicy: false }));
+  // Numbers that a double can't hold and such are refused by the protocol’s own reader, so a body stays text here.
+  app.use(express.text({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false, defaultCharset: 'utf-8' }));
+  serveConsole(app, settings.HOLDFAST_CONSOLE);
+  const views = app.get(Views);
+  const hooks = openHooks(settings, database, brokers, log);
+  const answers = app.get(Answers);
+  await Promise.all([views.start(), answers.start()]);
+  hooks?.start();
+  await app.listen(settings.HOLDFAST_HTTP_PORT, settings.HOLDFAST_HTTP_HOST);
+  const server = app.getHttpServer() as Server;
+  const sweeping = setInterval(() => void app.get(Idempotency).sweep().catch(() => undefined), SWEEP_MS);
+
+  let closed: Promise<void> | null = null;
+  // Readiness off, streams end, requests end, reading ends, and only then the database.
+  const close = (): Promise<void> =>
+    (closed ??= (async () => {
+      stopping.abort();
+      clearInterval(sweeping);
+      const cancel = systemClock.after(DRAIN_MS, () => server.closeAllConnections());
+      await new Promise((resolve) => {
+        server.close(resolve);
+        server.closeIdleConnections();
+      });
+      cancel();
+      await app.close();
+      await Promise.all([views.stop(), answers.stop(), hooks?.stop()]);
+      await writer.close();
+      await database.destroy();
+      log.info('stopped');
+    })());
+  const { address, port, family } = server.address() as AddressInfo;
+  return { url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`, instance, close };
+}
+
+/** Webhooks, where a secret for them is set. */
+function openHooks(settings: GatewaySettings, database: DataSource, brokers: readonly string[], log: ServiceLog): { start(): void; stop(): Promise<void> } | null {
+  if (settings.HOLDFAST_WEBHOOK_KEY === undefined) return null;
+  const sender = new WebhookSender(database, settings.HOLDFAST_WEBHOOK_KEY, log);
+  const feed = new WebhookFeed(database, systemClock.now, () => sender.look());
+  const reader = new LaneReader({ brokers, groupId: 'holdfast.gateway.webhooks', topics: Object.values(STREAM_TOPICS), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, sink: feed, log });
+  return {
+    start: () => {
+      sender.start();
+      void reader.start();
+    },
+    stop: async () => {
+      await reader.stop();
+      await sender.stop();
+    },
+  };
+}
+
+/** Pages of the console come from here and load from here alone. */
+const CSP = {
+  'default-src': ["'self'"],
+  'base-uri': ["'none'"],
+  'connect-src': ["'self'"],
+  'font-src': ["'self'"],
+  'form-action': ["'self'"],
+  'frame-ancestors': ["'none'"],
+  'img-src': ["'self'", 'data:'],
+  'object-src': ["'none'"],
+  'script-src': ["'self'"],
+  // Charts and tables place things by style attributes.
+  'style-src': ["'self'", "'unsafe-inline'"],
+};

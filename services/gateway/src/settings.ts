@@ -1,0 +1,39 @@
+import { VALUE_BYTES_MAX } from '@holdfast/protocol';
+import { ServiceSettings } from '@holdfast/runtime/nest';
+import { z } from 'zod';
+import { OidcSettings } from './access/oidc.js';
+
+const whole = (least: number, most: number, standard: number): z.ZodType<number> => z.coerce.number().int().min(least).max(most).default(standard);
+
+/** What the gateway reads from its environment besides what every service does. */
+const Settings = ServiceSettings.extend({
+  HOLDFAST_HTTP_HOST: z.string().min(1).default('127.0.0.1'),
+  HOLDFAST_HTTP_PORT: whole(0, 65_535, 18_080),
+  /** Largest body of a request, bytes. What is put on a topic is at most 256 KiB. */
+  HOLDFAST_HTTP_BODY_MAX: whole(1024, 16 * 1024 * 1024, VALUE_BYTES_MAX + 16 * 1024),
+  /** Requests of one key in a minute, for each instance. */
+  HOLDFAST_HTTP_RATE: whole(1, 10_000_000, 6000),
+  /** Refused credentials from one address in a minute. */
+  HOLDFAST_HTTP_REFUSED_RATE: whole(1, 10_000_000, 100),
+  HOLDFAST_OIDC_ISSUER: z.url().optional(),
+  HOLDFAST_OIDC_AUDIENCE: z.string().min(1).optional(),
+  HOLDFAST_OIDC_JWKS: z.url().optional(),
+  HOLDFAST_OIDC_ALGORITHMS: z.string().default('RS256,ES256'),
+  /** Makes the secrets by which receivers know webhooks: 32 bytes or more, in base64 or any text. None are sent without it. */
+  HOLDFAST_WEBHOOK_KEY: z.string().min(32).optional(),
+  /** Folder of the console's built pages. */
+  HOLDFAST_CONSOLE: z.string().min(1).optional(),
+});
+export type GatewaySettings = z.infer<typeof Settings> & { readonly oidc: OidcSettings | null };
+
+/** Reads settings; the error names each variable and what is wrong with it. */
+export function readGatewaySettings(environment: NodeJS.ProcessEnv): GatewaySettings {
+  // Compose passes what is not set as empty.
+  const parsed = Settings.safeParse(Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== '')));
+  if (!parsed.success) throw new Error(`settings are wrong or missing: ${parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`);
+  const { HOLDFAST_OIDC_ISSUER: issuer, HOLDFAST_OIDC_AUDIENCE: audience, HOLDFAST_OIDC_JWKS: jwks, HOLDFAST_OIDC_ALGORITHMS: algorithms } = parsed.data;
+  if ((issuer === undefined) !== (audience === undefined) || (issuer === undefined) !== (jwks === undefined)) {
+    throw new Error('settings are wrong or missing: HOLDFAST_OIDC_ISSUER, HOLDFAST_OIDC_AUDIENCE and HOLDFAST_OIDC_JWKS go together');
+  }
+  return { ...parsed.data, oidc: issuer === undefined ? null : OidcSettings.parse({ issuer, audience, jwks, algorithms: algorithms.split(',').map((each) => each.trim()) }) };
+}

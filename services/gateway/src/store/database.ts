@@ -1,0 +1,13 @@
+import { openDatabase } from '@holdfast/runtime';
+import { databaseUrl } from '@holdfast/runtime/nest';
+import type { DataSource, EntityManager } from 'typeorm';
+import { gatewayMigrations } from './migrations.js';
+
+/** Whatever takes a query: the database, or one transaction on it. */
+export type Queries = Pick<EntityManager, 'query'> | Pick<DataSource, 'query'>;
+
+/** The gateway's database on a server, with its migrations applied. `poolSize`: 2 or more, since migrations hold a lock on one connection and work on another. */
+export const openGatewayDatabase = (server: string, applicationName: string, poolSize = 10): Promise<DataSource> =>
+  openDatabase({ url: databaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false, poolSize });
+
+export const rowsOf = async <Row>(queries: Queries, text: string, values: readonly unknown[] = []): Promise<Row[]> => (await queries.query(text, [...values])) as Row[];

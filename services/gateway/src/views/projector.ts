@@ -1,0 +1,245 @@
+import { caseMessages, contractKey, contractMessages, DeadLetter, decodeHeaders, decoder, effectMessages, parseJson, runMessages, topics, WorkerSeen, type Envelope, type Json, type Step } from '@holdfast/protocol';
+import type { LogRecord } from '@holdfast/runtime';
+import type { DataSource, EntityManager } from 'typeorm';
+import { evolveCase, type CaseView } from '../domain/case-view.js';
+import { evolveEffect, type EffectView } from '../domain/effect-view.js';
+import { countsAs } from '../domain/figures.js';
+import { placeOf } from '../domain/position.js';
+import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
+import { approvalStatus, evolveSteps, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
+import { rowsOf } from '../store/database.js';
+import type { LaneSink } from './lane-reader.js';
+import { schemaOf } from './schema.js';
+import { DocTable } from './doc-table.js';
+
+/** Topics that the read models are made from. */
+export const VIEW_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.contracts, topics.deadLetters, topics.workerEvents];
+
+/** Types are read leniently: one that this version doesn't know is kept and shown, and changes no view. */
+const decodeRun = decoder(runMessages);
+const decodeEffect = decoder(effectMessages);
+const decodeCase = decoder(caseMessages);
+const decodeContract = decoder(contractMessages);
+const decodeOther = decoder([DeadLetter, WorkerSeen]);
+
+interface Told {
+  readonly record: LogRecord;
+  readonly envelope: Envelope;
+  readonly data: Json;
+}
+
+/** Folds topics into one generation's tables. Each table is fed by one topic, so lanes need no order between topics. */
+export class Projector implements LaneSink {
+  readonly #schema: string;
+
+  constructor(
+    private readonly database: DataSource,
+    generation: number,
+    private readonly onMoved: (places: readonly string[]) => void,
+  ) {
+    this.#schema = schemaOf(generation);
+  }
+
+  async positions(lanes: readonly number[]): Promise<Map<string, number>> {
+    const rows = await rowsOf<{ topic: string; lane: number; next: number }>(this.database, `select topic, lane, next from ${this.#schema}.position where lane = any($1)`, [lanes]);
+    return new Map(rows.map(({ topic, lane, next }) => [placeOf(topic, lane), next]));
+  }
+
+  async take(records: readonly LogRecord[], from: number): Promise<boolean> {
+    const [first] = records;
+    const last = records.at(-1);
+    if (first === undefined || last === undefined) return true;
+    const taken = await this.database.transaction(async (tx) => {
+      const moved = await rowsOf<{ next: number }>(
+        tx,
+        `with moved as (
+           insert into ${this.#schema}.position as p (topic, lane, next) values ($1, $2, $4)
+           on conflict (topic, lane) do update set next = excluded.next where p.next = $3 returning next)
+         select next from moved`,
+        [first.topic, first.lane, from, last.offset + 1],
+      );
+      if (moved.length === 0) return false;
+      await this.#project(tx, first.topic, records.flatMap(told));
+      return true;
+    });
+    if (taken) this.onMoved([placeOf(first.topic, first.lane)]);
+    return taken;
+  }
+
+  async #project(tx: EntityManager, topic: string, all: readonly Told[]): Promise<void> {
+    switch (topic) {
+      case topics.contracts:
+        return this.#contracts(tx, all);
+      case topics.deadLetters:
+        return this.#deadLetters(tx, all);
+      case topics.workerEvents:
+        return this.#workers(tx, all);
+      default:
+        return this.#streams(tx, topic, all);
+    }
+  }
+
+  /** Events of services' streams: each counts once, however often it was published. */
+  async #streams(tx: EntityManager, topic: string, all: readonly Told[]): Promise<void> {
+    const mine = all.filter(({ envelope }) => envelope.version !== undefined && !envelope.subject.startsWith('~'));
+    if (mine.length === 0) return;
+    const subjects = [...new Set(mine.map(({ envelope }) => envelope.subject))];
+    const known = await rowsOf<{ subject: string; version: number }>(tx, `select subject, version from ${this.#schema}.stream where topic = $1 and subject = any($2)`, [topic, subjects]);
+    const versions = new Map(known.map(({ subject, version }) => [subject, version]));
+    const fresh = mine.filter(({ envelope }) => {
+      if ((envelope.version ?? 0) <= (versions.get(envelope.subject) ?? 0)) return false;
+      versions.set(envelope.subject, envelope.version ?? 0);
+      return true;
+    });
+    if (fresh.length === 0) return;
+    await tx.query(
+      `insert into ${this.#schema}.stream (topic, subject, version) select $1, * from unnest($2::text[], $3::bigint[]) on conflict (topic, subject) do update set version = excluded.version`,
+      [topic, subjects, subjects.map((subject) => versions.get(subject) ?? 0)],
+    );
+    await tx.query(
+      `insert into ${this.#schema}.event (topic, lane, "offset", subject, tenant, type, version, time, hash, command, counts_as, data)
+       select $1, $2, * from unnest($3::bigint[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], $9::text[], $10::text[], $11::text[], $12::text[])`,
+      [
+        topic,
+        fresh[0]?.record.lane ?? 0,
+        fresh.map(({ record }) => record.offset),
+        fresh.map(({ envelope }) => envelope.subject),
+        fresh.map(({ envelope }) => envelope.tenant),
+        fresh.map(({ envelope }) => envelope.type),
+        fresh.map(({ envelope }) => envelope.version ?? 0),
+        fresh.map(({ envelope }) => envelope.time),
+        fresh.map(({ envelope }) => envelope.hash ?? null),
+        fresh.map(({ data }) => commandIn(data)),
+        fresh.map(({ envelope, data }) => countsAs(envelope.type, data)),
+        fresh.map(({ record }) => record.value ?? 'null'),
+      ],
+    );
+    if (topic === topics.runEvents) return this.#runs(tx, fresh);
+    return topic === topics.effectEvents ? this.#effects(tx, fresh) : this.#cases(tx, fresh);
+  }
+
+  async #runs(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    const events = all.flatMap(({ envelope, data }) => {
+      const decoded = decodeRun(envelope.type, data);
+      return decoded.ok ? [{ envelope, event: decoded.message }] : [];
+    });
+    const runs = await DocTable.load<RunView>(tx, `${this.#schema}.run`, ['id'], events.map(({ envelope }) => [envelope.subject]));
+    const steps = await DocTable.load<StepView>(tx, `${this.#schema}.step`, ['run', 'step'], events.flatMap(({ envelope, event }) => stepsOf(event).map((step) => [envelope.subject, step])));
+    for (const { envelope, event } of events) {
+      const run = envelope.subject;
+      const after = evolveRun(runs.get([run]) ?? null, event, { at: envelope.time, version: envelope.version ?? 0, hash: envelope.hash ?? null });
+      if (after === null) continue;
+      runs.set([run], after);
+      const before = new Map(stepsOf(event).flatMap((step): [Step, StepView][] => {
+        const found = steps.get([run, step]);
+        return found === undefined ? [] : [[step, found]];
+      }));
+      for (const step of evolveSteps(before, event, envelope.time)) steps.set([run, step.step], step);
+    }
+    await runs.save({ tenant: ['text', ({ tenant }) => tenant], status: ['text', statusOf], over: ['boolean', ({ endedAt }) => endedAt !== null], agent: ['text', ({ agent }) => agent?.name ?? null], accepted_at: ['bigint', ({ acceptedAt }) => acceptedAt] });
+    await steps.save({ place: ['text', ({ step }) => placeOfStep(step)] });
+    const approvals = await DocTable.load<WaitView>(tx, `${this.#schema}.approval`, ['run', 'step'], []);
+    for (const { key, doc } of steps.changed()) if (doc.kind === 'wait' && doc.wait.kind === 'approval') approvals.set(key, doc);
+    await approvals.save({
+      tenant: ['text', (_, [run = '']) => runs.get([run])?.tenant ?? ''],
+      since: ['bigint', ({ askedAt }) => askedAt],
+      status: ['text', (doc) => approvalStatus(doc, false)],
+    });
+  }
+
+  async #effects(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    const tenants = new Map(all.map(({ envelope }) => [envelope.subject, envelope.tenant]));
+    const events = all.flatMap(({ envelope, data }) => {
+      const decoded = decodeEffect(envelope.type, data);
+      return decoded.ok ? [{ envelope, event: decoded.message }] : [];
+    });
+    const effects = await DocTable.load<EffectView>(tx, `${this.#schema}.effect`, ['run', 'step'], events.map(({ envelope, event }) => [envelope.subject, event.data.step]));
+    for (const { envelope, event } of events) effects.set([envelope.subject, event.data.step], evolveEffect(effects.get([envelope.subject, event.data.step]) ?? null, event, envelope.time));
+    await effects.save({
+      place: ['text', ({ step }) => placeOfStep(step)],
+      tenant: ['text', (_, [run = '']) => tenants.get(run) ?? null],
+      tool: ['text', ({ tool }) => tool?.name ?? null],
+      status: ['text', ({ status }) => status],
+      since: ['bigint', ({ since }) => since],
+    });
+  }
+
+  async #cases(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    const tenants = new Map(all.map(({ envelope }) => [envelope.subject, envelope.tenant]));
+    const events = all.flatMap(({ envelope, data }) => {
+      const decoded = decodeCase(envelope.type, data);
+      return decoded.ok ? [{ envelope, event: decoded.message }] : [];
+    });
+    const cases = await DocTable.load<CaseView>(tx, `${this.#schema}.matter`, ['run', 'step'], events.map(({ envelope, event }) => [envelope.subject, event.data.step]));
+    for (const { envelope, event } of events) {
+      const after = evolveCase(cases.get([envelope.subject, event.data.step]) ?? null, event, envelope.time);
+      if (after !== null) cases.set([envelope.subject, event.data.step], after);
+    }
+    await cases.save({
+      attempt: ['int', ({ attempt }) => attempt],
+      tenant: ['text', (_, [run = '']) => tenants.get(run) ?? null],
+      status: ['text', ({ status }) => status],
+      owner: ['text', ({ owner }) => owner],
+      tool: ['text', ({ tool }) => tool.name],
+      since: ['bigint', ({ since }) => since],
+    });
+  }
+
+  async #contracts(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    for (const { envelope, data } of all) {
+      const decoded = decodeContract(envelope.type, data);
+      if (!decoded.ok) continue;
+      const kind = decoded.message.type === 'ToolDeclared' ? 'tool' : 'agent';
+      const { name, version } = decoded.message.data;
+      await tx.query(
+        `insert into ${this.#schema}.contract (key, kind, name, version, doc) values ($1, $2, $3, $4, $5) on conflict (key) do update set doc = excluded.doc`,
+        [contractKey(kind, { name, version }), kind, name, version, JSON.stringify(decoded.message.data)],
+      );
+    }
+  }
+
+  async #deadLetters(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    for (const { record, envelope, data } of all) {
+      const decoded = decodeOther(envelope.type, data);
+      if (!decoded.ok || decoded.message.type !== 'DeadLetter') continue;
+      const { topic, partition, offset } = decoded.message.data;
+      // One message is one dead letter, however often a service that reads again says so.
+      await tx.query(`insert into ${this.#schema}.dead_letter (lane, "offset", tenant, at, origin, doc) values ($1, $2, $3, $4, $5, $6) on conflict do nothing`, [
+        record.lane,
+        record.offset,
+        envelope.tenant,
+        envelope.time,
+        `${topic}/${partition}/${offset}`,
+        JSON.stringify(decoded.message.data),
+      ]);
+    }
+  }
+
+  async #workers(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    for (const { envelope, data } of all) {
+      const decoded = decodeOther(envelope.type, data);
+      if (!decoded.ok || decoded.message.type !== 'WorkerSeen') continue;
+      const { worker, at } = decoded.message.data;
+      await tx.query(`insert into ${this.#schema}.worker as w (id, at, doc) values ($1, $2, $3) on conflict (id) do update set at = excluded.at, doc = excluded.doc where w.at <= excluded.at`, [worker, at, JSON.stringify(decoded.message.data)]);
+    }
+  }
+}
+
+function told(record: LogRecord): Told[] {
+  const envelope = decodeHeaders(record.headers, record.key, record.time);
+  const parsed = record.value === null ? undefined : parseJson(record.value);
+  // A NUL has no place in a column. Services write none; what others wrote into their topics counts for nothing.
+  const odd = envelope !== undefined && [envelope.subject, envelope.tenant, envelope.type, envelope.hash ?? ''].some((text) => text.includes('\u0000'));
+  return envelope === undefined || odd || parsed?.ok !== true ? [] : [{ record, envelope, data: parsed.value }];
+}
+
+/** What an event answers: a command, a signal, or what was refused. */
+function commandIn(data: Json): string | null {
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) return null;
+  const { command, signal, id } = data as { readonly [member: string]: Json };
+  const name = command ?? signal ?? id;
+  return typeof name === 'string' && !name.includes('\u0000') ? name : null;
+}
+
+/** An `int[]` as text, since arrays of arrays can't be passed as one parameter. */
+const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',')}}`;

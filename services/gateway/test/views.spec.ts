@@ -1,0 +1,136 @@
+import { describe, expect, it } from '@jest/globals';
+import { Digest, OperationKey, Step, type Json } from '@holdfast/protocol';
+import { evolveCase, type CaseEvent, type CaseView } from '../src/domain/case-view.js';
+import { evolveEffect, type EffectEvent, type EffectView } from '../src/domain/effect-view.js';
+import { countsAs, figuresOf, percentile } from '../src/domain/figures.js';
+import { evolveRun, statusOf, type RunEvent, type RunView } from '../src/domain/run-view.js';
+import { evolveSteps, stepsOf, type StepView } from '../src/domain/step-view.js';
+
+const step = Step.parse('1');
+const key = OperationKey.parse('a'.repeat(64));
+const digest = Digest.parse('b'.repeat(64));
+const tool = { name: 'charge', version: '1' };
+const lease = (fence: number) => ({ fence, worker: 'w', taken: 0 });
+
+const accepted = (over: object = {}): RunEvent => ({ type: 'RunAccepted', data: { tenant: 'default', agent: { name: 'desk', version: '1' }, pool: 'default', input: {}, inputDigest: digest, ...over } }) as unknown as RunEvent;
+const ofRun = (type: string, data: object): RunEvent => ({ type, data }) as unknown as RunEvent;
+const requested = ofRun('EffectRequested', { call: { step, tool, effect: 'irreversible', keyScope: 'run', args: { order: 'A' }, key, digest, digestVersion: 1 }, fire: 'granted', fence: 1 });
+const blocked = ofRun('RunBlocked', { step, attempt: 1, cause: 'deadline', message: 'nobody knows', since: 30 });
+const settled = ofRun('EffectSettled', { step, attempt: 1, outcome: { status: 'succeeded', result: { value: 1 }, evidence: { kind: 'receipt' } } });
+const finished = ofRun('RunFinished', { ending: { status: 'completed', output: { value: 1 } }, effects: [], steps: { fresh: 1, replayed: 0 } });
+
+const runOf = (...events: RunEvent[]): RunView | null => events.reduce<RunView | null>((run, event, index) => evolveRun(run, event, { at: index, version: index + 1, hash: null }), null);
+const status = (...events: RunEvent[]) => {
+  const run = runOf(...events);
+  return run === null ? null : statusOf(run);
+};
+
+describe('a run’s page', () => {
+  it('says how it stands', () => {
+    expect(status(accepted())).toBe('queued');
+    expect(status(accepted({ lease: lease(1) }))).toBe('running');
+    expect(status(accepted({ agent: null }))).toBe('running');
+    expect(status(accepted(), ofRun('LeaseGranted', { lease: lease(1), because: 'worker_arrived' }))).toBe('running');
+    expect(status(accepted({ lease: lease(1) }), requested, blocked)).toBe('blocked');
+    expect(status(accepted({ lease: lease(1) }), requested, blocked, settled)).toBe('running');
+    expect(status(accepted({ lease: lease(1) }), requested, blocked, ofRun('StepReleased', { step, attempt: 1, because: 'proved' }))).toBe('running');
+    expect(status(accepted({ lease: lease(1) }), ofRun('RunQuarantined', { reason: 'poison', message: 'no' }))).toBe('quarantined');
+    expect(status(accepted({ lease: lease(1) }), requested, settled, finished)).toBe('completed');
+  });
+
+  it('hears of an end in what a worker reports with its next intent', () => {
+    const next = ofRun('StepsReported', { settles: [{ step, attempt: 1, outcome: { status: 'succeeded', result: { value: 1 }, evidence: { kind: 'receipt' } } }] });
+    expect(status(accepted({ lease: lease(1) }), requested, blocked, next)).toBe('running');
+  });
+
+  it('counts resumes and refusals, and names its version', () => {
+    const resumed = ofRun('RunResumed', { lease: lease(2), because: 'worker_changed', replayed: 1, refired: [] });
+    const run = runOf(accepted({ lease: lease(1) }), resumed, ofRun('IntentRejected', { intent: 'CallTool', reason: 'stale_fence', message: '', token: 't' }));
+    expect(run).toMatchObject({ resumes: 1, rejected: 1, fence: 2, version: 3 });
+  });
+
+  it('is none for a run that never was', () => {
+    expect(runOf(ofRun('IntentRejected', { intent: 'CallTool', reason: 'run_unknown', message: '', token: 't' }))).toBeNull();
+  });
+});
+
+describe('a run’s steps', () => {
+  const stepsAfter = (...events: RunEvent[]): ReadonlyMap<string, StepView> => {
+    const steps = new Map<Step, StepView>();
+    events.forEach((event, at) => {
+      for (const changed of evolveSteps(new Map([...steps].filter(([name]) => stepsOf(event).includes(name))), event, at)) steps.set(changed.step, changed);
+    });
+    return steps;
+  };
+
+  it('end as they are told to have ended, and an end that is known stays', () => {
+    const unknown = ofRun('RunBlocked', { step, attempt: 1, cause: 'deadline', message: 'late' });
+    expect(stepsAfter(requested).get('1')).toMatchObject({ outcome: null, askedAt: 0, endedAt: null });
+    expect(stepsAfter(requested, unknown).get('1')).toMatchObject({ outcome: { status: 'unknown' }, endedAt: null });
+    expect(stepsAfter(requested, unknown, settled).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 2 });
+    expect(stepsAfter(requested, settled, unknown).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 1 });
+  });
+
+  it('tell tries at recorded work from work that is done', () => {
+    const tried = ofRun('StepRetryScheduled', { step, kind: 'model', name: 'ask', attempt: 1, failure: { class: 'transient', message: 'busy' }, retryAt: 9 });
+    const recorded = ofRun('StepRecorded', { step, kind: 'model', name: 'ask', result: { value: 1 } });
+    expect(stepsAfter(tried).get('1')).toMatchObject({ kind: 'try', attempt: 1, retryAt: 9, endedAt: null });
+    expect(stepsAfter(tried, recorded).get('1')).toMatchObject({ kind: 'record', askedAt: 0, endedAt: 1 });
+  });
+});
+
+const effectOf = (...events: [string, object][]): EffectView | null => events.reduce<EffectView | null>((effect, [type, data], at) => evolveEffect(effect, { type, data: { step, key, ...data } } as unknown as EffectEvent, at), null);
+const dispatched = (attempt: number): [string, object] => ['EffectDispatched', { tool, effect: 'irreversible', attempt, because: 'first', notAfter: 99, ...(attempt === 1 ? { args: { order: 'A' } } : {}) }];
+
+describe('an effect’s page', () => {
+  it('shows each attempt with its end', () => {
+    const failure = { class: 'transient', message: 'busy' };
+    const effect = effectOf(dispatched(1), ['EffectRetryScheduled', { attempt: 1, failure, because: 'retry', retryAt: 50 }], dispatched(2), ['EffectSucceeded', { attempt: 2, result: { value: 1 }, evidence: { kind: 'receipt' } }]);
+    expect(effect).toMatchObject({ status: 'succeeded', args: { order: 'A' }, attempts: [{ attempt: 1, end: 'failed', message: 'busy' }, { attempt: 2, end: 'succeeded' }] });
+  });
+
+  it('raises what must not be', () => {
+    expect(effectOf(dispatched(1), ['DuplicateEffectDetected', { attempts: [1, 2], message: 'twice' }])).toMatchObject({ alarm: 'DuplicateEffectDetected' });
+  });
+
+  it('knows a local effect from its end', () => {
+    expect(effectOf(['EffectSucceeded', { attempt: 1, result: { value: 1 }, evidence: { kind: 'host' }, local: { tool, effect: 'pure', digest } }])).toMatchObject({ tool, effect: 'pure', status: 'succeeded' });
+  });
+});
+
+const opened = (attempt: number): object => ({ attempt, of: 1, tool, effect: 'irreversible', args: {}, fence: 1, cause: 'deadline', message: 'late', since: 0, owner: 'desk', readingFrom: 9, nextLookAt: 5, because: 'b' });
+const caseOf = (...events: [string, object][]): CaseView | null => events.reduce<CaseView | null>((of, [type, data], at) => evolveCase(of, { type, data: { step, key, ...data } } as unknown as CaseEvent, at), null);
+
+describe('a case’s page', () => {
+  it('goes from open to settled, by whom', () => {
+    const settledBy: [string, object] = ['CaseSettled', { attempt: 1, verdict: { status: 'not_applied' }, by: 'person', evidence: { kind: 'person' }, because: 'b', readAt: null, sealing: false, forced: true, person: { name: 'olga', roles: [] } }];
+    expect(caseOf(['CaseOpened', opened(1)])).toMatchObject({ status: 'open', owner: 'desk', nextLookAt: 5 });
+    expect(caseOf(['CaseOpened', opened(1)], ['CaseAssigned', { attempt: 1, owner: 'olga' }], settledBy)).toMatchObject({ status: 'settled', owner: 'olga', person: 'olga', forced: true, settledAt: 2 });
+  });
+
+  it('hears nothing of another attempt', () => {
+    expect(caseOf(['CaseOpened', opened(2)], ['CaseAssigned', { attempt: 1, owner: 'olga' }])).toMatchObject({ attempt: 2, owner: 'desk' });
+  });
+});
+
+describe('figures', () => {
+  it.each<[string, Json, string | null]>([
+    ['RunFinished', { ending: { status: 'completed', verified: true } }, 'verified'],
+    ['RunFinished', { ending: { status: 'completed' } }, 'completed'],
+    ['RunFinished', { ending: { status: 'failed' } }, 'ended_otherwise'],
+    ['IntentRejected', { reason: 'stale_fence' }, 'stale'],
+    ['IntentRejected', { reason: 'invalid' }, null],
+    ['RunResumed', {}, 'RunResumed'],
+    ['EffectHeld', {}, null],
+  ])('%s %j counts as %s', (type, data, counted) => {
+    expect(countsAs(type, data)).toBe(counted);
+  });
+
+  it('are what they say, and nothing where there is nothing', () => {
+    const none = { missing: 0, recoveriesMs: [], resumed: 0, wentOn: 0, succeededEffects: 0, duplicateEffects: 0, staleRejections: 0, completed: 0, verified: 0, openUnknownSince: [] };
+    expect(figuresOf(none, 100)).toEqual({ recoveryMs: { count: 0, p50: null, p95: null, max: null }, acceptedStateLoss: 0, duplicateEffectRate: null, unknowns: { open: 0, oldestMs: null, p50Ms: null }, successfulResumes: null, staleRejections: 0, verifiedOutcomes: null });
+    const some = { missing: 1, recoveriesMs: [30, 10, 20], resumed: 4, wentOn: 3, succeededEffects: 10, duplicateEffects: 1, staleRejections: 2, completed: 4, verified: 1, openUnknownSince: [10, 90] };
+    expect(figuresOf(some, 100)).toEqual({ recoveryMs: { count: 3, p50: 20, p95: 30, max: 30 }, acceptedStateLoss: 1, duplicateEffectRate: 0.1, unknowns: { open: 2, oldestMs: 90, p50Ms: 10 }, successfulResumes: 0.75, staleRejections: 2, verifiedOutcomes: 0.25 });
+    expect(percentile([3, 1, 2], 0.5)).toBe(2);
+  });
+});
