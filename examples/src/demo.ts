@@ -1,10 +1,12 @@
 import { parseArgs } from 'node:util';
 import Table from 'cli-table3';
 import { runDesk } from './desk/run-desk.js';
+import { isAsItShould, refundTable, runRefundDesk } from './refund-desk/run-refund-desk.js';
 import { runTasks, type TaskRow } from './tasks/run-tasks.js';
 
 const { values } = parseArgs({
   options: {
+    example: { type: 'string' },
     tasks: { type: 'string' },
     world: { type: 'string' },
     kill: { type: 'string', default: '0' },
@@ -17,6 +19,7 @@ const { values } = parseArgs({
 });
 
 const USAGE = `npm run demo                     a small refund desk over examples/input/
+npm run demo -- --example refund-desk   the same desk with approvals, a signal with a deadline, a retry and a cancel
 npm run demo -- --tasks FILE     every task of a file is a run, every action a step
   --world URL    PostgreSQL database that the tools change (default: one made for the demo)
   --kill N       kill -9 workers and services N times, in turn
@@ -42,6 +45,14 @@ function tableOf(rows: readonly TaskRow[]): string {
 
 async function main(): Promise<void> {
   if (values.help) return void process.stdout.write(USAGE);
+  if (values.example !== undefined) {
+    if (values.example !== 'refund-desk') throw new Error(`--example ${values.example}: there is "refund-desk"`);
+    const result = await runRefundDesk({ say });
+    process.stdout.write(`${refundTable(result)}\n`);
+    if (values.json) process.stdout.write(`${JSON.stringify(result)}\n`);
+    if (!isAsItShould(result)) process.exitCode = 1;
+    return;
+  }
   if (values.tasks === undefined) {
     const { result, rows } = await runDesk({ say });
     process.stdout.write(`${tableOf(rows)}\n`);
