@@ -1,18 +1,19 @@
 import { parseArgs } from 'node:util';
 import Table from 'cli-table3';
 import { runDesk } from './desk/run-desk.js';
+import { isAsItShould, refundTable, runRefundDesk } from './refund-desk/run-refund-desk.js';
 import { runTrip } from './trip/run-trip.js';
 import { runTasks, type TaskRow } from './tasks/run-tasks.js';
 
 const { values } = parseArgs({
   options: {
+    example: { type: 'string', default: 'desk' },
     tasks: { type: 'string' },
     world: { type: 'string' },
     kill: { type: 'string', default: '0' },
     seed: { type: 'string', default: '1' },
     reword: { type: 'boolean', default: false },
     blind: { type: 'boolean', default: false },
-    example: { type: 'string', default: 'desk' },
     faults: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
     help: { type: 'boolean', default: false },
@@ -20,6 +21,7 @@ const { values } = parseArgs({
 });
 
 const USAGE = `npm run demo                     a small refund desk over examples/input/
+npm run demo -- --example refund-desk   the same desk with approvals, a signal with a deadline, a retry and a cancel
 npm run demo -- --example trip   flight, hotel, car and payment, at providers with books of their own
   --faults       every fault of every provider, at booking and at cancelling; exit code 1 where the books don't bear a run's word out
 npm run demo -- --tasks FILE     every task of a file is a run, every action a step
@@ -54,10 +56,18 @@ async function trip(): Promise<void> {
   if (result.right !== result.runs) process.exitCode = 1;
 }
 
+async function refundDesk(): Promise<void> {
+  const result = await runRefundDesk({ say });
+  process.stdout.write(`${refundTable(result)}\n`);
+  if (values.json) process.stdout.write(`${JSON.stringify(result)}\n`);
+  if (!isAsItShould(result)) process.exitCode = 1;
+}
+
 async function main(): Promise<void> {
   if (values.help) return void process.stdout.write(USAGE);
   if (values.example === 'trip') return trip();
-  if (values.example !== 'desk') throw new Error(`--example ${values.example}: there are desk and trip`);
+  if (values.example === 'refund-desk') return refundDesk();
+  if (values.example !== 'desk') throw new Error(`--example ${values.example}: there are desk, refund-desk and trip`);
   if (values.tasks === undefined) {
     const { result, rows } = await runDesk({ say });
     process.stdout.write(`${tableOf(rows)}\n`);

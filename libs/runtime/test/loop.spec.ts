@@ -12,6 +12,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
   let handlers: LaneGroupHandlers | undefined;
   const alarms: string[] = [];
   const appended: LaneWrite[] = [];
+  const published: string[] = [];
   const loop = new Loop({
     service: counter(),
     store: {
@@ -29,7 +30,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
       close: () => Promise.resolve(),
       ...store,
     },
-    writer: { publish: () => Promise.resolve(), close: () => Promise.resolve() },
+    writer: { publish: (rows) => Promise.resolve(void published.push(...rows.map(({ key, headers }) => `${key} ${String(headers['ce_seq'])}`))), close: () => Promise.resolve() },
     clock: { now: () => 1, after: () => () => undefined, soon: () => undefined },
     random: { next: () => 0, uuid: () => 'u' },
     laneOf: () => LANE,
@@ -56,6 +57,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
     loop,
     alarms,
     appended,
+    published,
     arrive: (...records: LogRecord[]): Promise<void> => handlers?.onRecords(records, { memberId: MEMBER, generation: 1 }) ?? Promise.resolve(),
     assign: (generation: number, lanes: readonly number[] = [LANE, OTHER], retained: readonly number[] = []): void => handlers?.onAssigned({ membership: { memberId: MEMBER, generation }, lanes, retained }),
   };
@@ -123,6 +125,25 @@ test('a lane that is lost just before an assignment gives it to another is not t
   await until(() => opened.includes(OTHER), 'the second lane is open');
   for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
   expect(taken).toEqual([[LANE], [OTHER]]);
+});
+
+test('what is committed while its lane is given up is left to whoever takes the lane: rows before it may have been dropped', async () => {
+  const commits: (() => void)[] = [];
+  let opened = 0;
+  const { loop, published, arrive, assign } = loopOn({
+    store: { append: (writes) => new Promise((resolve) => commits.push(() => resolve(new Set(writes.map(({ progress: { lane } }) => lane))))) },
+    group: { open: () => void (opened += 1) },
+  });
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened === 1, 'the lane is open');
+  void arrive(wish(0, 'a', { does: 'open' }));
+  await until(() => commits.length === 1, 'the turn commits');
+  assign(2, [OTHER]);
+  await until(() => opened === 2, 'the lane is given up');
+  commits[0]?.();
+  for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
+  expect(published).toEqual([]);
 });
 
 test.each(['during the last turn', 'after it'] as const)('a delivery that comes %s holds the stop back no longer than that turn', async (when) => {

@@ -10,6 +10,7 @@ const USAGE = `usage: npm run simulate -- --seeds FROM..TO     run these seeds
 const COVERAGE_FROM_SEEDS = 2000;
 const STEPS_LEAST = 8;
 const FAULTS_LEAST = 2;
+const WAITS_LEAST = 1;
 const PROGRESS_EVERY_MS = 500;
 
 const say = (line: string): void => void process.stdout.write(`${line}\n`);
@@ -33,7 +34,7 @@ async function many(from: number, to: number): Promise<number> {
   const total = to - from + 1;
   const met = new Map<Cell, number>();
   const exempt = new Map<string, number>();
-  let [failed, runs, steps, faults, done, uninterruptedMs, shown] = [0, 0, 0, 0, 0, 0, 0];
+  let [failed, runs, steps, waits, faults, done, uninterruptedMs, shown] = [0, 0, 0, 0, 0, 0, 0, 0];
   const began = performance.now();
   const rate = (): number => (runs * 1000) / (performance.now() - began - uninterruptedMs);
   for (let seed = from; seed <= to; seed += 1) {
@@ -46,6 +47,7 @@ async function many(from: number, to: number): Promise<number> {
     }
     runs += result.runs;
     steps += result.steps;
+    waits += result.waits;
     faults += result.faults.length;
     done += 1;
     for (const cell of result.cells) met.set(cell, (met.get(cell) ?? 0) + 1);
@@ -63,12 +65,12 @@ async function many(from: number, to: number): Promise<number> {
   process.stderr.write('\n');
   const cells = everyCell();
   const uncovered = cells.filter((cell) => !met.has(cell));
-  say(`mean steps a run ${(steps / runs).toFixed(1)}, faults a run ${(faults / runs).toFixed(1)}; ${Math.floor(to / UNINTERRUPTED_EVERY) - Math.floor((from - 1) / UNINTERRUPTED_EVERY)} seeds compared with their real uninterrupted run, the others with what it must come to`);
+  say(`mean steps a run ${(steps / runs).toFixed(1)}, waits a run ${(waits / runs).toFixed(1)}, faults a run ${(faults / runs).toFixed(1)}; ${Math.floor(to / UNINTERRUPTED_EVERY) - Math.floor((from - 1) / UNINTERRUPTED_EVERY)} seeds compared with their real uninterrupted run, the others with what it must come to`);
   say(`exempt runs: ${exempt.size === 0 ? 'none' : [...exempt].map(([name, count]) => `${name} ${count}`).join(', ')}`);
   say(`coverage (fault × boundary × effect class): ${cells.length - uncovered.length} of ${cells.length} cells`);
   for (const cell of uncovered) say(`  not met: ${cell}`);
-  const thin = steps / runs < STEPS_LEAST || (total >= COVERAGE_FROM_SEEDS && faults / runs < FAULTS_LEAST);
-  if (thin) say(`these runs prove too little: at least ${STEPS_LEAST} steps and ${FAULTS_LEAST} faults a run are wanted`);
+  const thin = steps / runs < STEPS_LEAST || waits / runs < WAITS_LEAST || (total >= COVERAGE_FROM_SEEDS && faults / runs < FAULTS_LEAST);
+  if (thin) say(`these runs prove too little: at least ${STEPS_LEAST} steps, ${WAITS_LEAST} wait and ${FAULTS_LEAST} faults a run are wanted`);
   say(`${total} seeds, ${failed} failed, ${rate().toFixed(0)} runs/s`);
   return failed > 0 || thin || (total >= COVERAGE_FROM_SEEDS && uncovered.length > 0) ? 1 : 0;
 }

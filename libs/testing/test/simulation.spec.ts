@@ -8,16 +8,18 @@ const digest = ({ story }: SeedResult): string => createHash('sha256').update(JS
 describe('simulation', () => {
   it('keeps the invariants in random worlds full of faults', async () => {
     const failures: string[] = [];
-    let [runs, steps, faults] = [0, 0, 0];
+    let [runs, steps, waits, faults] = [0, 0, 0, 0];
     for (let seed = 1; seed <= SEEDS; seed += 1) {
       const result = await runSeed(seed);
       runs += result.runs;
       steps += result.steps;
+      waits += result.waits;
       faults += result.faults.length;
       if (result.violations.length > 0) failures.push(`seed ${seed}: ${result.violations.join('; ')}`);
     }
     expect(failures).toEqual([]);
     expect(steps / runs).toBeGreaterThanOrEqual(8);
+    expect(waits / runs).toBeGreaterThanOrEqual(1);
     expect(faults / runs).toBeGreaterThanOrEqual(2);
   }, 120_000);
 

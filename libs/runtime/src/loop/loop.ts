@@ -249,8 +249,10 @@ export class Loop<State, Event extends Message> {
         this.#lost(lane);
         continue;
       }
-      apply();
       this.#furthest.set(lane.id, write.progress.nextSeq);
+      // Given up while this was written: rows before these were dropped, and whoever takes the lane publishes all of them from the journal.
+      if (lane.gone) continue;
+      apply();
       this.#publisher?.enqueue(write.rows);
       if (halted !== null) this.#halt(lane, halted);
       lane.trim((state, id) => service.agenda(state, id).open);

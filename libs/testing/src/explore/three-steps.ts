@@ -11,7 +11,7 @@ export async function threeSteps(choose: Choose, { steps, crashes }: { readonly 
   const { scheduler, cluster, world, begin } = stage(choose, {
     instances: { orchestrator: 1, ledger: 0, worker: 2 },
     tool: 'mail.put',
-    agents: () => [interpreter(() => program, () => ({ onWork: () => undefined, newWords: () => '' }))],
+    agents: () => [interpreter(() => program, () => ({ onWork: () => undefined, onCallback: () => undefined, newWords: () => '' }))],
     budgets: [{ kinds: ['crash_before', 'crash_after'], at: (site, process) => process.startsWith('worker-1') && (site === 'publish.intents' || site === 'fire.local'), left: crashes ? 1 : 0 }],
     actions: () => [{ name: 'worker-2 joins', act: () => cluster.startOne('worker-2') }],
   });

@@ -2,6 +2,7 @@ import type { EffectClass } from '@holdfast/protocol';
 import { defineAgent, defineTool, EffectFailed, EffectRejected, Failed, IntentRefusedError, StepFailed, type AgentDefinition, type Run, type ToolDefinition } from '@holdfast/sdk';
 import { z } from 'zod';
 import type { Chance } from './chance.js';
+import { APPROVED, approvedTool, isWait, waitFor, type WaitOp } from './waits.js';
 
 export interface ToolKind {
   readonly name: string;
@@ -25,8 +26,10 @@ const args = z.object({ n: z.number(), target: z.string(), from: z.string() });
 export const QUEUE_MS = 3000;
 export const TIMEOUT_MS = 1200;
 
-/** The tools as they are declared; each process puts its own way to the world into `execute`. */
-export const tools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keyScope }) => {
+/** Those that anybody may call, and the one that needs an approval. */
+export const ALL_TOOLS: readonly ToolKind[] = [...TOOLS, APPROVED];
+
+const freeTools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keyScope }) => {
   const spec = {
     name,
     version: '1',
@@ -43,6 +46,9 @@ export const tools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keySc
   };
   return (keyScope === 'target' ? defineTool({ ...spec, keyScope, target: ({ target }) => target }) : defineTool(spec)) as unknown as ToolDefinition;
 });
+const vault = approvedTool({ retry: { attemptsMax: 12, initialMs: 50, maxMs: 1000, factor: 2 }, timeoutMs: TIMEOUT_MS, queueMs: QUEUE_MS });
+/** The tools as they are declared; each process puts its own way to the world into `execute`. */
+export const tools: readonly ToolDefinition[] = [...freeTools, vault];
 
 export interface CallOp {
   readonly do: 'call';
@@ -55,6 +61,7 @@ export interface CallOp {
 
 export type Op =
   | CallOp
+  | WaitOp
   | { readonly do: 'step' | 'model'; readonly n: number; /** So many tries fail. */ readonly fails: number }
   | { readonly do: 'now' | 'random' | 'uuid' }
   /** Two calls at once; what follows depends on which of them the code hears of first. */
@@ -65,6 +72,8 @@ export type Op =
 export interface Life {
   /** Told each time that recorded work is really done. */
   onWork(what: string): void;
+  /** Brings a callback's URL to whoever shall answer. */
+  onCallback(url: string): void;
   /** Words that were never said before, as a model's that is asked again. */
   newWords(): string;
 }
@@ -78,6 +87,10 @@ async function carryOut(run: Run, program: readonly Op[], life: Life): Promise<s
   const said: string[] = [];
   let chance = '';
   for (const each of program) {
+    if (isWait(each)) {
+      said.push(await outcomeOf(() => waitFor(run, each, vault, (url) => life.onCallback(url))));
+      continue;
+    }
     switch (each.do) {
       case 'call':
         said.push(await outcomeOf(() => callOf(run, each, chance, life)));
@@ -180,4 +193,4 @@ export function randomProgram(chance: Chance, run: string, { shared, contested }
   return program;
 }
 
-export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'race' ? 3 : each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);
+export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'race' ? 3 : each.do === 'approval' ? 2 : each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);

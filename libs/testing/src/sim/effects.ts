@@ -1,7 +1,7 @@
 import type { EffectClass } from '@holdfast/protocol';
-import { TOOLS } from './agents.js';
+import { ALL_TOOLS } from './agents.js';
 
-const CLASS_OF = new Map<string, EffectClass>(TOOLS.map(({ name, effect }) => [name, effect]));
+const CLASS_OF = new Map<string, EffectClass>(ALL_TOOLS.map(({ name, effect }) => [name, effect]));
 
 const KEYS = /"key":"([0-9a-f]{64})"/g;
 

@@ -1,9 +1,10 @@
-import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { absent, evolve as evolveRun, evolveAt, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
 import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
+import { judgeLife } from './judge-life.js';
 import { expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
 import type { Firing } from './world.js';
@@ -237,7 +238,10 @@ export class Judge {
     this.#decidedOnce(id, rows);
     this.#effectsOf(id, effects, run);
     const plan = options.runs.find((one) => one.id === id);
+    for (const found of judgeLife({ id, rows, run, effects, inputs: this.sim.people.inputs })) this.sim.cluster.core.violated(found.slice(0, found.indexOf(':')), found.slice(found.indexOf(': ') + 2));
     if (plan === undefined) return;
+    // Cancelled as it was asked to be: what stands then is judged above.
+    if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
     const wanted = expected(options.seed, id, plan.program);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
@@ -258,8 +262,8 @@ export class Judge {
     let run: Run = absent;
     for (const row of rows) {
       const event = { type: row.type, data: JSON.parse(row.data) as unknown } as RunEvent;
-      if ('steps' in run && CLAIMS.has(row.type)) {
-        const { fence } = event.data as { fence?: number };
+      const { fence, ending } = event.data as { fence?: number; ending?: { status: string } };
+      if ('steps' in run && CLAIMS.has(row.type) && ending?.status !== 'cancelled') {
         if (fence !== run.lease?.fence) this.#violated('I6', `${row.type} of ${id} carries fence ${fence ?? 'none'}, the run's is ${run.lease?.fence ?? 'none'}`);
         if (run.status !== 'open') this.#violated('I1', `${row.type} of ${id} came after its end`);
       }
@@ -306,7 +310,8 @@ export class Judge {
       const step = run.steps.get(effect.step);
       if (effect.status === 'unknown' && run.status === 'open' && step?.kind === 'call' && step.outcome?.status !== 'unknown') this.#violated('I5', `the ledger holds ${id}/${effect.step} unknown, the run does not`);
       if (effect.status === 'succeeded' && effect.effect === 'irreversible' && !firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as succeeded and never happened`);
-      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
+      // Whoever asks for the key after it has failed, unfired, may have it fired in a run of his own.
+      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied, run: by }) => applied && by === id)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
     }
   }
 }
@@ -317,10 +322,11 @@ const reports = (value: string | null, step: string, attempt: number): boolean =
 };
 
 /** Events by which a worker moves a run: each needs the run's present fence. */
-const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'RunFinished']);
+const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'WaitStarted', 'WaitAbandoned', 'RunReleased', 'RunFinished']);
 
 const events = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
-const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce(evolveRun, absent);
+/** With the times of its rows, as the loop folds it. */
+const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);
 const foldEffects = (rows: readonly JournalRow[]): RunEffects => events<EffectEvent>(rows).reduce(evolveEffects, noEffects);
 
 /** A state as text: maps and sets in their order. */

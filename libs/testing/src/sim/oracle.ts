@@ -1,5 +1,6 @@
 import { DEFAULT_TENANT, operationKey, type RunId, type Step } from '@holdfast/protocol';
 import { TIMEOUT_MS, TOOLS, type CallOp, type Op } from './agents.js';
+import { isWait, waitOutcome } from './waits.js';
 import { CONTESTED, resultOf, scriptOf } from './world.js';
 
 /** What an uninterrupted run of a program comes to. */
@@ -35,6 +36,11 @@ class Oracle {
     return program.flatMap((each) => {
       number += 1;
       const step = `${prefix}${number}`;
+      if (isWait(each)) {
+        const { said, steps } = waitOutcome(each);
+        number += steps - 1;
+        return [said];
+      }
       switch (each.do) {
         case 'call':
           return [this.#call(each, step)];

@@ -10,6 +10,7 @@ import type { ProcessKind } from './faults.js';
 import { SimLaneGroup } from './lane-group.js';
 import type { SimLog } from './log.js';
 import { SimProcess } from './process.js';
+import { CALLBACKS } from './waits.js';
 import { SimStore, type SimDatabase } from './store.js';
 
 /** What the processes of one world find around them. */
@@ -98,7 +99,7 @@ function startWorker(around: Surroundings, process: SimProcess): Running {
       around.onAlarm(process, message);
     },
   };
-  const execute = executeWith(tools, undefined, logger);
+  const execute = executeWith(tools, undefined, logger, CALLBACKS);
   const worker = new Worker({
     id: WorkerId.parse(process.name),
     pool: DEFAULT_POOL as never,

@@ -1,10 +1,12 @@
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
-import { interpreter, randomProgram, stepsOf, TOOLS, tools, type Op } from './agents.js';
+import { ALL_TOOLS, interpreter, randomProgram, stepsOf, tools, type Op } from './agents.js';
 import { Chance } from './chance.js';
 import { Cluster } from './cluster.js';
 import type { FaultPlan } from './faults.js';
+import { People } from './people.js';
 import type { SimProcess } from './process.js';
 import { BEGINNING } from './scheduler.js';
+import { waitsOf, withWaits } from './waits.js';
 import { FakeWorld } from './world.js';
 
 export interface RunPlan {
@@ -42,7 +44,7 @@ export function plannedRuns(seed: string, count: number): RunPlan[] {
   const common = { shared: [`shared-${seed}-1`, `shared-${seed}-2`], contested: `contested-${seed}` };
   return Array.from({ length: count }, (_, index) => {
     const id = `run-${index + 1}`;
-    return { id, program: randomProgram(chance, id, common), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
+    return { id, program: withWaits(randomProgram(chance, id, common), new Chance(`${seed}/waits/${id}`), id), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
   });
 }
 
@@ -50,6 +52,7 @@ export function plannedRuns(seed: string, count: number): RunPlan[] {
 export class Simulation {
   readonly cluster: Cluster;
   readonly world: FakeWorld;
+  readonly people: People;
   /** Told each time that recorded work is really done, with the fence of its grant. */
   onWork: (fence: number, run: string, what: string) => void = () => undefined;
   ended: 'settled' | 'quiet' | 'late' = 'late';
@@ -68,6 +71,7 @@ export class Simulation {
       onAlarm: (process, what) => this.cluster.core.violated('alarm', `${process.name}: ${what}`),
     });
     this.world = new FakeWorld(this.cluster.core);
+    this.people = new People(this.cluster, options.runs);
   }
 
   async run(): Promise<void> {
@@ -91,7 +95,7 @@ export class Simulation {
     const silentMs = cluster.core.scheduler.now - lastAppendAt;
     const { runs } = options;
     // Who is frozen may yet say what it saw.
-    if (world.inFlight > 0 || cluster.anyFrozen()) return false;
+    if (world.inFlight > 0 || this.people.outstanding > 0 || cluster.anyFrozen()) return false;
     if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained()) {
       this.ended = 'settled';
       return true;
@@ -111,7 +115,7 @@ export class Simulation {
 
   #tools(process: SimProcess): ToolDefinition[] {
     return tools.map((tool) => {
-      const kind = TOOLS.find(({ name }) => name === tool.name);
+      const kind = ALL_TOOLS.find(({ name }) => name === tool.name);
       if (kind === undefined) throw new Error(`no tool ${tool.name}`);
       const granted = kind.effect === 'irreversible' || kind.keyScope === 'target';
       return { ...tool, execute: (args, context) => this.world.call(process, { ...kind, granted }, args as { n: number }, context) };
@@ -123,10 +127,11 @@ export class Simulation {
       (run) => this.#programs.get(run) ?? [],
       (run) => {
         const fence = this.#granted.get(`${process.name}/${run}`) ?? 0;
-        return { onWork: (what) => this.onWork(fence, run, what), newWords: () => `words ${(this.#words += 1)}` };
+        return { onWork: (what) => this.onWork(fence, run, what), onCallback: (url) => this.people.told(url), newWords: () => `words ${(this.#words += 1)}` };
       },
     );
   }
 }
 
+export const meanWaits = (runs: readonly RunPlan[]): number => runs.reduce((sum, { program }) => sum + waitsOf(program).length, 0) / runs.length;
 export const meanSteps = (runs: readonly RunPlan[]): number => runs.reduce((sum, { program }) => sum + stepsOf(program), 0) / runs.length;
