@@ -26,7 +26,7 @@ function cancelStands({ id, rows, run, effects }: Life): string[] {
   if (ends !== 1) found.push(`I9: ${id} was cancelled and has ${ends} ends`);
   if (run.status !== 'ended' || run.ending.status !== 'cancelled') found.push(`I9: ${id} was cancelled and is ${run.status === 'ended' ? run.ending.status : run.status}`);
   for (const { step, status } of effects.values()) {
-    const of = run.steps.get(step);
+    const of = 'steps' in run ? run.steps.get(step) : undefined;
     if (of?.kind === 'call' && (status === 'succeeded' || status === 'rejected' || status === 'failed') && of.outcome?.status !== status) found.push(`I9: ${id}/${step} is ${status}, and its cancelled run holds it ${of.outcome?.status ?? 'open'}`);
   }
   return found;
