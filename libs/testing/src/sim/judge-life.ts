@@ -6,7 +6,7 @@ import type { Input } from './people.js';
 export interface Life {
   readonly id: string;
   readonly rows: readonly JournalRow[];
-  readonly run: Exclude<Run, { status: 'absent' | 'lane' }>;
+  readonly run: Extract<Run, { readonly status: 'open' | 'ended' | 'quarantined' }>;
   readonly effects: RunEffects;
   readonly inputs: readonly Input[];
 }
