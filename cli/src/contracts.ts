@@ -81,6 +81,7 @@ export function agentLines(agent: AgentContract): Line[] {
   return [
     { line: 'versions', says: agent.compatibleWith.length === 0 ? 'its own alone' : `its own, and ${agent.compatibleWith.join(', ')}`, from: 'declared', missing: false },
     shown('what is revalidated', Object.keys(Revalidation.shape).join(', '), 'services/orchestrator/test/revalidate.spec.ts'),
+    { line: 'what needs a person', says: Object.entries(agent.resume ?? {}).flatMap(([point, of]) => (of.onChange === 'ask' ? [point] : [])).join(', ') || 'nothing that is revalidated', from: agent.resume === undefined ? 'default' : 'declared', missing: false },
     shown('fence', 'whoever carries an older one is refused', 'services/orchestrator/test/run.spec.ts'),
     shown('waits', 'each ends: by what it waits for, or at its deadline', 'services/orchestrator/test/waiting.spec.ts'),
     shown('deadline', 'set with the start; the action is too', 'services/orchestrator/test/waiting.spec.ts'),

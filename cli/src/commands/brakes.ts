@@ -3,6 +3,7 @@ import { BrakeTarget, ReleaseBrake, SetBrake } from '@holdfast/protocol';
 import { readBrakes, tellLanes } from '../brakes.js';
 import { CliError, EXIT } from '../failure.js';
 import { newCommandId, operatorOf, withOperator } from '../operator.js';
+import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
@@ -15,14 +16,20 @@ interface Options {
 
 export function addBrakes(program: Command): void {
   const brakes = program.command('brakes').description('hold a tool, an agent or a tenant still, and let it go');
-  brakes
-    .command('list')
-    .description('what is held still')
-    .option('--json', 'print JSON')
-    .action(async ({ json }: Options) => {
+  withPages(
+    brakes
+      .command('list')
+      .description('what is held still')
+      .option('--kind <kind>', 'only tools, agents or tenants: tool, agent, tenant')
+      .option('--by <name>', 'by one person')
+      .option('--json', 'print JSON'),
+    100,
+    'brake',
+  ).action(async ({ json, kind, by: who, ...paging }: Options & PageOptions & { kind?: string; by?: string }) => {
       const { brokers } = await findStack('.');
-      const found = await readBrakes(brokers);
-      print(json === true, { brakes: found }, () => (found.length === 0 ? 'nothing is held still' : table(['brake', 'by', 'why', 'since', 'lanes'], found.map(({ brake, by, reason, since, lanes }) => [brake, by, reason, since, String(lanes)]))));
+      const all = (await readBrakes(brokers)).filter(({ brake, by }) => (kind === undefined || brake.startsWith(`${kind}:`)) && (who === undefined || by === who));
+      const { page: found, next } = pageOf(all, ({ brake }) => brake, paging);
+      print(json === true, { brakes: found, next }, () => (found.length === 0 ? 'nothing is held still' : [table(['brake', 'by', 'why', 'since', 'lanes'], found.map(({ brake, by, reason, since, lanes }) => [brake, by, reason, since, String(lanes)])), ...moreAfter(next)].join('\n')));
     });
   withOperator(
     brakes

@@ -3,10 +3,11 @@ import { AssignCase, parseJson, ResolveCase, Step, topics, type Json, type Messa
 import { caseHistory, parseCaseName, readAlarms, readCases, type CaseView } from '../cases.js';
 import { CliError, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
-interface ListOptions {
+interface ListOptions extends PageOptions {
   readonly all?: boolean;
   readonly run?: string;
   readonly tool?: string;
@@ -29,7 +30,8 @@ interface ResolveOptions {
 
 export function addCases(program: Command): void {
   const cases = program.command('cases').description('look at unknown outcomes, and settle them');
-  cases
+  withPages(
+    cases
     .command('list')
     .description('open cases, oldest first, and what contradicts itself')
     .option('--all', 'settled ones too')
@@ -37,8 +39,10 @@ export function addCases(program: Command): void {
     .option('--tool <name>', 'of one tool')
     .option('--owner <name>', 'of one owner')
     .option('--escalated', 'only those that were brought to people')
-    .option('--json', 'print JSON')
-    .action(list);
+    .option('--json', 'print JSON'),
+    100,
+    'case',
+  ).action(list);
   cases.command('show <case>').description('one case: what it is about, what was tried, when it is looked at next').option('--json', 'print JSON').action(show);
   withOperator(cases.command('assign <case> <owner>').description('give a case to somebody; "-" to nobody').option('--json', 'print JSON')).action(assign);
   withOperator(
@@ -64,8 +68,9 @@ async function list(options: ListOptions): Promise<void> {
     .filter((each) => options.owner === undefined || each.owner === options.owner)
     .filter((each) => options.escalated !== true || each.escalated.length > 0)
     .sort((a, b) => a.since.localeCompare(b.since));
+  const { page, next } = pageOf(shown, (each) => each.case, options);
   const raised = alarms.filter(({ run }) => options.run === undefined || run === options.run);
-  print(options.json === true, { cases: shown, alarms: raised }, () => listed(shown, raised));
+  print(options.json === true, { cases: page, alarms: raised, next }, () => [listed(page, raised), ...moreAfter(next)].join('\n'));
 }
 
 function listed(cases: readonly CaseView[], alarms: readonly { at: string; run: string; event: string; message: string }[]): string {

@@ -5,6 +5,7 @@ import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { replayRun } from '../replay-run.js';
 import { listRuns } from '../runs.js';
@@ -19,7 +20,8 @@ interface Acting {
 
 export function addRuns(program: Command): void {
   const runs = program.command('runs').description('look at runs, and act on them');
-  runs
+  withPages(
+    runs
     .command('list')
     .description('runs, newest first')
     .option('--phase <phase>', 'only those that are running, waiting, blocked, paused, stuck, completed …')
@@ -27,10 +29,10 @@ export function addRuns(program: Command): void {
     .option('--agent <name>', 'of one agent')
     .option('--tenant <tenant>', 'of one tenant')
     .option('--approver <role>', 'only those that wait for an approval by this role')
-    .option('--limit <n>', 'at most so many', '50')
-    .option('--after <run>', 'those after this one in the list')
-    .option('--json', 'print JSON')
-    .action(list);
+    .option('--json', 'print JSON'),
+    50,
+    'run',
+  ).action(list);
   runs
     .command('show <run>')
     .description('print a run’s checkpoint: what it was asked, what it did, what is unknown, what is safe next')
@@ -99,18 +101,14 @@ export function addRuns(program: Command): void {
 
 const acting = (made: Command): Command => withOperator(made).option('--json', 'print JSON');
 
-async function list({ status, ...options }: { phase?: string; status?: string; agent?: string; tenant?: string; approver?: string; limit: string; after?: string; json?: boolean }): Promise<void> {
+async function list({ status, ...options }: { phase?: string; status?: string; agent?: string; tenant?: string; approver?: string; json?: boolean } & PageOptions): Promise<void> {
   const { brokers } = await findStack('.');
-  const limit = Number(options.limit);
-  if (!Number.isInteger(limit) || limit < 1) throw new CliError(`--limit ${options.limit}: a whole number from 1 on is needed`);
   const found = await listRuns(brokers, { ...options, phase: options.phase ?? status });
-  const from = options.after === undefined ? 0 : found.findIndex(({ run }) => run === options.after) + 1;
-  const page = found.slice(from, from + limit);
-  const next = from + limit < found.length ? (page.at(-1)?.run ?? null) : null;
+  const { page, next } = pageOf(found, ({ run }) => run, options);
   print(options.json === true, { runs: page, next }, () =>
     page.length === 0
       ? 'no runs'
-      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.stuck ?? row.waits.join('; ')), row.started])), ...(next === null ? [] : [`more: --after ${next}`])].join('\n'),
+      : [table(['run', 'phase', 'agent', 'steps', 'waits for', 'started'], page.map((row) => [row.run, paint(row.phase), row.agent ?? '-', String(row.steps), brief(row.stuck ?? row.waits.join('; ')), row.started])), ...moreAfter(next)].join('\n'),
   );
 }
 

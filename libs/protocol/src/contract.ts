@@ -118,6 +118,10 @@ export const ToolContract = z.object({
 });
 export type ToolContract = z.infer<typeof ToolContract>;
 
+/** What an agent's runs rest on besides code, and may change while one waits. */
+export const ResumePoint = z.enum(['policy', 'permissions', 'models', 'prompts', 'secrets', 'dataAccess', 'preconditions']);
+export type ResumePoint = z.infer<typeof ResumePoint>;
+
 export const AgentContract = z.object({
   name: Name,
   version: Version,
@@ -126,6 +130,8 @@ export const AgentContract = z.object({
   output: JsonValue,
   /** Versions whose runs this version can carry on. */
   compatibleWith: z.array(Version),
+  /** What stands for each point now: a version, a reference, a hash; never the thing itself. `ask`: a run that waited over its change goes on only by a person's word. */
+  resume: z.partialRecord(ResumePoint, z.object({ value: z.string().min(1).max(500), onChange: z.enum(['go_on', 'ask']) })).optional(),
 });
 export type AgentContract = z.infer<typeof AgentContract>;
 

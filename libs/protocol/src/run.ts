@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { Attempt, Digest, DurationMs, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
+import { ResumePoint } from './contract.js';
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
 import { message } from './message.js';
@@ -31,6 +32,8 @@ export const Lease = z.object({
   taken: z.number().int(),
   /** Life of the lane's record in which it was granted; absent in the first. */
   rebuilt: z.number().int().optional(),
+  /** What its agent's contract declared then, by point. */
+  facts: z.partialRecord(ResumePoint, z.string()).optional(),
 });
 export type Lease = z.infer<typeof Lease>;
 
@@ -83,12 +86,29 @@ export const RunJoined = message('RunJoined', z.object({ parent: z.object({ run:
 /** A queued run's first lease. */
 export const LeaseGranted = message('LeaseGranted', z.object({ lease: Lease, because: z.enum(['worker_arrived', 'worker_changed']) }));
 
+const Compared = z.enum(['none', 'same', 'changed']).optional();
+
 /** What a resume looked at before it let the run go on; each point is a field. `history`: its chain was checked while it was folded; one that is damaged is never granted. */
 export const Revalidation = z.object({
   history: z.literal('intact'),
   agentVersion: z.enum(['same', 'compatible']),
   deadline: z.enum(['none', 'open']),
   budgets: z.enum(['none', 'within', 'near', 'spent']),
+  /** Tools whose calls or approvals are open. */
+  tools: z.enum(['none', 'declared', 'missing']).optional(),
+  /** Given and not used yet. */
+  approvals: z.enum(['none', 'valid', 'expired']).optional(),
+  /** Whether something came that no wait has taken: newer input, or a correction. */
+  input: z.enum(['same', 'newer']).optional(),
+  principal: z.enum(['none', 'named']).optional(),
+  /** As the agent's contract declared when the run was last granted, and declares now. */
+  policy: Compared,
+  permissions: Compared,
+  models: Compared,
+  prompts: Compared,
+  secrets: Compared,
+  dataAccess: Compared,
+  preconditions: Compared,
 });
 
 /** A run changed hands: the new lease, what was checked, what is replayed and what fires again. */
@@ -276,7 +296,7 @@ export const RunFinished = message(
 
 export const RunQuarantined = message(
   'RunQuarantined',
-  z.object({ reason: z.enum(['incompatible_history', 'poison', 'history_damaged']), message: z.string(), step: Step.optional() }),
+  z.object({ reason: z.enum(['incompatible_history', 'poison', 'history_damaged', 'revalidation_failed']), message: z.string(), step: Step.optional(), /** What it was about; whoever releases the run takes it as it is. */ facts: z.partialRecord(ResumePoint, z.string()).optional() }),
 );
 
 /** About a lane, not a run: which worker now has it, and up to where former hosts had taken its tasks. */

@@ -43,6 +43,16 @@ describe('a run’s page', () => {
     expect(status(accepted({ lease: lease(1) }), requested, blocked, next)).toBe('running');
   });
 
+  it('is held still until all that hold it have let go', () => {
+    const by = { by: { name: 'kate', roles: [] }, reason: 'r', command: 'c', at: 1 };
+    const both = [accepted({ lease: lease(1) }), ofRun('RunPaused', by), ofRun('RunPaused', { ...by, brake: 'tenant:acme' })];
+    expect(status(...both, ofRun('RunUnpaused', { ...by, brake: 'tenant:acme' }))).toBe('paused');
+    expect(status(...both, ofRun('RunUnpaused', by))).toBe('paused');
+    expect(status(...both, ofRun('RunUnpaused', by), ofRun('RunUnpaused', { ...by, brake: 'tenant:acme' }))).toBe('running');
+    const effect = evolveEffect(null, { type: 'EffectPaused', data: { step, key, attempt: 1, by: 'run', because: 'kate' } }, 5);
+    expect([effect.step, effect.updatedAt]).toEqual([step, 5]);
+  });
+
   it('counts resumes and refusals, and names its version', () => {
     const resumed = ofRun('RunResumed', { lease: lease(2), because: 'worker_changed', replayed: 1, refired: [] });
     const run = runOf(accepted({ lease: lease(1) }), resumed, ofRun('IntentRejected', { intent: 'CallTool', reason: 'stale_fence', message: '', token: 't' }));

@@ -1,6 +1,6 @@
 import { AdmitRun, CancelRun, topics, type MessageOf, type RunId, type StartRun } from '@holdfast/protocol';
 import type { SharedWord, Turn } from '@holdfast/runtime';
-import { admit, admitFurther, emptyGate, gateKey, gateName, GateRow, left, together, type Admission, type Admitted, type Gate, type GateName } from './domain/admission.js';
+import { admit, admitFurther, emptyGate, gateKey, gateName, GateRow, left, letIn, together, type Admission, type Admitted, type Gate, type GateName } from './domain/admission.js';
 import type { KnownRun, Run, RunEvent } from './domain/run.js';
 import type { Settings } from './settings.js';
 
@@ -20,8 +20,14 @@ export class Gates {
     return this.#taken(admit(asking, gates), turn, run, tenant, data.onConcurrent === 'rollback');
   }
 
-  /** A queued run's turn has come at a gate. */
-  further(run: string, known: KnownRun, gate: string, turn: RunTurn): Admission {
+  /** A queued run's turn has come at a gate, or may have: null while it has not, whoever says so. */
+  further(run: string, known: KnownRun, gate: string, turn: RunTurn): Admission | null {
+    const at = this.#gate(gateName(gate), turn);
+    if (at.row.queue.some((entry) => entry.run === run)) {
+      const { row, next } = letIn(at);
+      if (!next.some((each) => each.run === run)) return null;
+      this.#handOver(gate, row, next.filter((each) => each.run !== run), turn);
+    }
     const { tenant, agent, concurrencyKey, priority, queued } = known;
     const gates = this.#gatesOf(tenant, { agent, ...(concurrencyKey === null ? {} : { concurrencyKey }) }, turn);
     const queueMs = Math.max(1, (queued?.expiresAt ?? turn.now) - turn.now);
@@ -36,9 +42,13 @@ export class Gates {
   leave(run: string, known: KnownRun, turn: RunTurn): void {
     for (const key of [...known.gates, ...(known.queued === null ? [] : [known.queued.gate])]) {
       const { row, next } = left(this.#gate(gateName(key), turn), run);
-      turn.putShared(key, JSON.stringify(row));
-      for (const each of next) turn.send(topics.agentIntents, each.run, each.tenant, AdmitRun({ gate: key }));
+      this.#handOver(key, row, next, turn);
     }
+  }
+
+  #handOver(key: string, row: GateRow, next: ReturnType<typeof letIn>['next'], turn: RunTurn): void {
+    turn.putShared(key, JSON.stringify(row));
+    for (const each of next) turn.send(topics.agentIntents, each.run, each.tenant, AdmitRun({ gate: key }));
   }
 
   /** What a run has in rows that span lanes. */

@@ -47,6 +47,7 @@ import { sameNamed } from './domain/accept.js';
 import { onRun, onTool } from './domain/brakes.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
+import { toolsOpen } from './domain/revalidate.js';
 import type { Run, RunEvent } from './domain/run.js';
 import { dueAt } from './domain/waiting.js';
 import { Gates } from './gates.js';
@@ -132,7 +133,9 @@ export class RunHandlers {
     const { subject, tenant } = envelope;
     const run = turn.state(subject);
     if (run.status !== 'open' || run.tenant !== tenant || run.queued?.gate !== data.gate) return turn.count('ignored', 'not_queued');
-    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission: this.#gates.further(subject, run, data.gate, turn) });
+    const admission = this.#gates.further(subject, run, data.gate, turn);
+    if (admission === null) return turn.count('ignored', 'not_its_turn');
+    this.apply(subject, tenant, turn, { type: 'admit', at: turn.now, gate: data.gate, admission });
     this.#grant(subject, tenant, turn);
   };
 
@@ -287,7 +290,9 @@ export class RunHandlers {
   #grant(stream: string, tenant: string, turn: RunTurn): void {
     const run = turn.state(stream);
     const holder = run.status === 'open' ? holderOf(turn, run.pool, this.#contracts) : null;
-    if (holder !== null) this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder });
+    if (holder === null || run.status !== 'open') return;
+    const undeclared = toolsOpen(run).filter((tool) => this.#contracts.tool(tool) === undefined);
+    this.apply(stream, tenant, turn, { type: 'grant', at: turn.now, holder: { ...holder, undeclared } });
   }
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */

@@ -10,7 +10,10 @@ type RunTurn = Turn<Run, RunEvent>;
 export function holderOf(turn: RunTurn, pool: Pool, contracts: Pick<ContractBook, 'agent'>): Holder | null {
   const lane = turn.state(laneStream(pool, turn.lane));
   if (lane.status !== 'lane') return null;
-  const agents = lane.agents.map((agent) => ({ ...agent, compatibleWith: contracts.agent(agent)?.compatibleWith ?? [] }));
+  const agents = lane.agents.map((agent) => {
+    const { compatibleWith = [], resume } = contracts.agent(agent) ?? {};
+    return { ...agent, compatibleWith, ...(resume === undefined ? {} : { resume }) };
+  });
   return { worker: lane.worker, agents, offset: lane.offset, rebuilt: lane.rebuilt };
 }
 

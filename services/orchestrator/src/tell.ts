@@ -1,4 +1,5 @@
 import {
+  AdmitRun,
   CancelRun,
   IntentRefused,
   ReportChild,
@@ -102,6 +103,8 @@ function tellRuns(stream: string, tenant: string, turn: RunTurn, run: KnownRun, 
 export function tellAgain(stream: string, tenant: string, turn: RunTurn): void {
   const run = turn.state(stream);
   if (run.status !== 'open') return;
+  // A place that was handed over to it may be free again: whoever looks finds out.
+  if (run.queued !== null) turn.send(topics.agentIntents, stream, tenant, AdmitRun({ gate: run.queued.gate }));
   for (const wait of openWaits(run)) startChild(stream, tenant, turn, run, wait);
   cancelChildren(tenant, turn, run);
   const lease = run.cancel?.lease ?? null;

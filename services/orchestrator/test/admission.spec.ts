@@ -168,6 +168,31 @@ describe('limits', () => {
     expect([phase('a'), phase('b'), row(tenantGate).open]).toEqual(['expired', 'running', 1]);
   });
 
+  it('are not got round by whoever says that a run’s turn has come', () => {
+    const { start, handlers, turn, phase, row } = desk({ tenants: { '*': { openMax: 1 } } });
+    start('run-1');
+    start('a');
+    handlers.admit(inboundOf('AdmitRun', 'a', { gate: tenantGate }), turn);
+    handlers.admit(inboundOf('AdmitRun', 'run-1', { gate: tenantGate }), turn);
+    expect([phase('a'), row(tenantGate).open]).toEqual(['queued', 1]);
+  });
+
+  it('hold after a rebuild, from the streams alone; a place whose handing over was lost is handed over again', () => {
+    const { start, end, handlers, turn, phase, deliver, rows, states, sent, row } = desk({ tenants: { '*': { openMax: 1 } } });
+    for (const run of ['run-1', 'a', 'b']) start(run);
+    end('run-1');
+    sent.length = 0;
+    rows.clear();
+    for (const run of ['run-1', 'a', 'b']) {
+      for (const { key, data, join } of Gates.words(run, states.get(run) ?? { status: 'absent' })) rows.set(key, rows.has(key) ? (join?.(rows.get(key) ?? '') ?? data) : data);
+    }
+    expect(row(tenantGate)).toMatchObject({ open: 0, queue: [{ run: 'a' }, { run: 'b' }] });
+    for (const run of ['b', 'a']) handlers.reopen(run, turn);
+    deliver();
+    deliver();
+    expect([phase('a'), phase('b'), row(tenantGate).open]).toEqual(['running', 'queued', 1]);
+  });
+
   it('take nothing for a run that waits', () => {
     const { start, states } = desk({ tenants: { '*': { openMax: 1 } } });
     start('run-1');

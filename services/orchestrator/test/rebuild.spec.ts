@@ -5,6 +5,7 @@ import type { Run, RunEvent } from '../src/domain/run.js';
 import { orchestrator } from '../src/routes.js';
 import { WaitHandlers } from '../src/wait-handlers.js';
 import { accepted, agent, asked, at, completed, f, given, grant, holder, host, pool, run, s, tenant } from './kit.js';
+import { unchanged } from './unchanged.js';
 import { book, handlers, inboundOf, stateOf, turnOver } from './turn-kit.js';
 
 const stream = laneStream(pool, 3);
@@ -93,7 +94,7 @@ describe('an end that another than the holder reports', () => {
   const report = (fence: number) => {
     const { data } = ReportSteps({ fence: f(fence), settles: [{ step: s('1'), attempt: 1, outcome: { status: 'succeeded', result: { value: 1 }, evidence: host } }] });
     const inbound = inboundOf('ReportSteps', run, data);
-    const resumed: RunEvent = { type: 'RunResumed', data: { lease: { fence: f(2), worker: holder('w2', 20).worker, taken: 20 }, because: 'worker_changed', revalidated: { history: 'intact', agentVersion: 'same', deadline: 'none', budgets: 'none' }, replayed: 0, refired: [] } };
+    const resumed: RunEvent = { type: 'RunResumed', data: { lease: { fence: f(2), worker: holder('w2', 20).worker, taken: 20 }, because: 'worker_changed', revalidated: { history: 'intact', agentVersion: 'same', deadline: 'none', budgets: 'none', ...unchanged }, replayed: 0, refired: [] } };
     const { turn, sent } = turnOver(new Map([[run as string, stateOf(accepted(), asked('1', 'refund'), resumed)]]), inbound.record);
     handlers.reportSteps(inbound, turn);
     return sent;

@@ -54,14 +54,15 @@ import {
   tenant,
   tried,
 } from './kit.js';
+import { unchanged } from './unchanged.js';
 
 const lease = (fence: number, worker: string, taken: number) => ({ fence: f(fence), worker: WorkerId.parse(worker), taken });
 const refused = (reason: string) => expect.objectContaining({ kind: 'refuse', because: expect.objectContaining({ reason }) });
-const resumed = (fence: number, worker: string, taken: number, over: Partial<ReturnType<typeof RunResumed>['data']> = {}) =>
+const resumed = (fence: number, worker: string, taken: number, over: Partial<ReturnType<typeof RunResumed>['data']> = {}, checked: Partial<ReturnType<typeof RunResumed>['data']['revalidated']> = {}) =>
   RunResumed({
     lease: lease(fence, worker, taken),
     because: 'worker_changed',
-    revalidated: { history: 'intact', agentVersion: 'same', deadline: 'none', budgets: 'none' },
+    revalidated: { history: 'intact', agentVersion: 'same', deadline: 'none', budgets: 'none', ...unchanged, ...checked },
     replayed: 0,
     refired: [],
     ...over,
@@ -406,7 +407,7 @@ describe('grant', () => {
 
   test('to another worker raises the fence, replays what is known and fires again what is local and open', () => {
     const events = [...played([accepted()], note('1', 'think')), asked('2', 'reserve', { n: 1 }, 'local'), asked('3', 'refund')];
-    expect(given(...events).when(grant(holder('w2', 20)))).toEqual(record(resumed(2, 'w2', 20, { replayed: 1, refired: [{ step: s('2'), attempt: 2 }] })));
+    expect(given(...events).when(grant(holder('w2', 20)))).toEqual(record(resumed(2, 'w2', 20, { replayed: 1, refired: [{ step: s('2'), attempt: 2 }] }, { tools: 'declared' })));
   });
 
   test('to the same worker come back is said so; its same announcement changes nothing', () => {

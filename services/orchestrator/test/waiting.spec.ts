@@ -150,6 +150,11 @@ describe('a deadline competes with what comes in, in the stream', () => {
   test('of its wall time stops it with its progress kept', () => {
     const events = [accepted({ at, budgets: { wallTimeMaxMs: 70 } }), waiting()];
     expect(given(...events).when(due(at + 70))).toMatchObject({ kind: 'record', events: [{ type: 'BudgetNeared', data: { budget: 'wall_time', reached: true } }, { type: 'RunFinished' }] });
+    expect(dueAt(known(given(...events).state()))).toBe(at + 56);
+    const near = given(...events).when(due(at + 56));
+    expect(near).toMatchObject({ kind: 'record', events: [{ type: 'BudgetNeared', data: { budget: 'wall_time', used: 56, max: 70, reached: false } }] });
+    const after = given(...events, ...(near.kind === 'record' ? near.events : []));
+    expect([dueAt(known(after.state())), after.when(due(at + 57))]).toEqual([at + 70, ignore('not_due')]);
   });
 });
 

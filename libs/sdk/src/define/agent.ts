@@ -32,6 +32,8 @@ export interface AgentSpec<Input extends z.ZodType, Output extends z.ZodType> {
   readonly output: Output & JsonSchema<Output>;
   /** Versions whose open runs this code can carry on: it asks for the same steps, or branches by `run.changed`. Default: none. */
   readonly compatibleWith?: readonly string[] | undefined;
+  /** What its runs rest on besides code, by reference: versions, hashes, names; never a secret itself. A resume says what changed while a run waited; with `ask` it goes on only once a person has released it. */
+  readonly resume?: AgentContract['resume'];
   /**
    * The agent's code. After a crash it runs again from the start and is given what is recorded, so
    * everything it asks of the world goes through `run`: calls, models, time, chance.
@@ -55,6 +57,7 @@ export function defineAgent<Input extends z.ZodType, Output extends z.ZodType>(s
     input: jsonSchema(spec.input, 'input'),
     output: jsonSchema(spec.output, 'output'),
     compatibleWith: [...(spec.compatibleWith ?? [])],
+    ...(spec.resume === undefined ? {} : { resume: spec.resume }),
   });
   if (!parsed.success) throw new InvalidDefinition(`agent ${name}@${version}: ${describeIssues(parsed.error)}`);
   return {

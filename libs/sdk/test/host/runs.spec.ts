@@ -1,5 +1,7 @@
 import { beforeEach, expect, test } from '@jest/globals';
 import { Fence, IntentRefused, RunDropped, Step, StepSettled, ToolsHeld, topics, TryAnswered, WaitSettled, WorkerId, type HistoryStep, type Outcome } from '@holdfast/protocol';
+import { z } from 'zod';
+import { defineAgent, type AgentDefinition } from '../../src/define/agent.js';
 import { fromService, give, ORCHESTRATOR, RUN, RUNS, settle, stage, task, TASKS, until, type Stage } from './kit.js';
 import { AGENT, fromOrchestrator, granted, TestRuns } from './run-kit.js';
 
@@ -165,6 +167,18 @@ test('a lane that stays reads run.tasks on where it was', async () => {
   made.broker.rebalance(new Map([[made.member, [0, 1]]]));
   await until(() => runs.last.told.length === 1, 'what came meanwhile');
   expect(runs.all).toHaveLength(1);
+});
+
+test('a run of an older version goes to the code that says it carries it on, and to no other', async () => {
+  const newer = new TestRuns();
+  const agent = defineAgent({ name: 'clerk', version: '2', compatibleWith: ['1'], input: z.unknown(), output: z.unknown(), run: () => null }) as unknown as AgentDefinition;
+  const begun: string[] = [];
+  const other = await stage({ agents: [agent], execute: (grant, of, port) => (begun.push(`${grant.agent.version} by ${of.version}`), newer.execute(grant, of, port)) });
+  await give(other.member);
+  fromOrchestrator(other.broker, 0, granted(1));
+  fromOrchestrator(other.broker, 0, granted(1, { agent: { name: 'clerk', version: '0' } }), 'run-0');
+  await settle();
+  expect(begun).toEqual(['1 by 2']);
 });
 
 test('a tool that is held still on a lane is so for its runs, until a later word leaves it out', async () => {

@@ -1,4 +1,4 @@
-import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { absent, evolve as evolveRun, evolveAt, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
 import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
@@ -325,7 +325,8 @@ const reports = (value: string | null, step: string, attempt: number): boolean =
 const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'WaitStarted', 'WaitAbandoned', 'RunReleased', 'RunFinished']);
 
 const events = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
-const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce(evolveRun, absent);
+/** With the times of its rows, as the loop folds it. */
+const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);
 const foldEffects = (rows: readonly JournalRow[]): RunEffects => events<EffectEvent>(rows).reduce(evolveEffects, noEffects);
 
 /** A state as text: maps and sets in their order. */

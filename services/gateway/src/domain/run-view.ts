@@ -40,6 +40,8 @@ export interface RunView {
   readonly released: boolean;
   readonly waits: readonly OpenWait[];
   readonly paused: { readonly by: string; readonly reason: string } | null;
+  /** Names of the brakes on its tenant or agent that hold it. */
+  readonly brakes?: readonly string[];
   readonly cancel: { readonly by: string; readonly reason: string; readonly manner: string; readonly at: Instant } | null;
   readonly parent: { readonly run: string; readonly step: string } | null;
   readonly usage: { readonly tokens: number; readonly cost: number };
@@ -62,7 +64,7 @@ export function statusOf(run: RunView): RunStatus {
   if (run.ending !== null) return run.ending.status;
   if (run.quarantine !== null) return 'quarantined';
   if (run.cancel !== null) return 'cancelling';
-  if (run.paused !== null) return 'paused';
+  if (run.paused !== null || (run.brakes ?? []).length > 0) return 'paused';
   if (run.unknown.length > 0) return 'blocked';
   if (run.released) return 'waiting';
   return run.agent !== null && run.fence === null ? 'queued' : 'running';
@@ -118,9 +120,12 @@ export function evolveRun(before: RunView | null, event: RunEvent, place: Place)
     case 'RunReleased':
       return { ...run, released: true, worker: null };
     case 'RunPaused':
+      if (event.data.brake !== undefined) return { ...run, brakes: [...(run.brakes ?? []), event.data.brake], worker: null };
       return { ...run, paused: { by: event.data.by.name, reason: event.data.reason }, worker: null };
-    case 'RunUnpaused':
-      return { ...run, paused: null };
+    case 'RunUnpaused': {
+      const { brake } = event.data;
+      return brake === undefined ? { ...run, paused: null } : { ...run, brakes: (run.brakes ?? []).filter((name) => name !== brake) };
+    }
     case 'RunCancelRequested': {
       const { by, reason, manner, at } = event.data;
       return { ...run, cancel: { by: by.name, reason, manner, at } };

@@ -1,6 +1,6 @@
 import { ignore, record, refuse } from '@holdfast/kernel';
 import { StepsReported, type Fence, type Named, type Report, type RequestedCall, type Settled, type Step } from '@holdfast/protocol';
-import type { Holder, IgnoreReason, Refusal, RunDecision } from './commands.js';
+import type { Holder, Hosted, IgnoreReason, Refusal, RunDecision } from './commands.js';
 import { holdOf, type KnownRun } from './run.js';
 
 /**
@@ -20,9 +20,12 @@ export function refusal(run: KnownRun, because: Refusal, reported: Progressing =
 export const sameNamed = (a: Named | null, b: Named | null): boolean => a?.name === b?.name && a?.version === b?.version;
 /** Whether a holder can advance runs of an agent's version, and by which code; null when it can't. */
 export function hosts(holder: Holder, agent: Named): 'same' | 'compatible' | null {
-  if (holder.agents.some((hosted) => sameNamed(hosted, agent))) return 'same';
-  return holder.agents.some(({ name, compatibleWith }) => name === agent.name && compatibleWith?.includes(agent.version) === true) ? 'compatible' : null;
+  const hosted = hostedAs(holder, agent);
+  return hosted === undefined ? null : sameNamed(hosted, agent) ? 'same' : 'compatible';
 }
+
+/** The agent of a holder that a run of a version goes to. */
+export const hostedAs = (holder: Holder, agent: Named): Hosted | undefined => holder.agents.find((hosted) => sameNamed(hosted, agent)) ?? holder.agents.find(({ name, compatibleWith }) => name === agent.name && compatibleWith?.includes(agent.version) === true);
 
 /** Whether an intent may still change the run; null when it may. Asked after the test for a duplicate. */
 export function closed(run: KnownRun, intent: string, data: { fence?: Fence | undefined; step?: Step }, at: number): Refusal | null {

@@ -134,14 +134,15 @@ function queued(row: GateRow, { run, tenant, priority, at }: Asking, front: bool
 }
 
 /** A run is over: its place is free, or it waits no more. Who is let in next has the place at once. */
-export function left(gate: Gate, run: string): { readonly row: GateRow; readonly next: readonly { readonly run: string; readonly tenant: string }[] } {
+export function left(gate: Gate, run: string): ReturnType<typeof letIn> {
   const { row } = gate;
   const waits = row.queue.some((entry) => entry.run === run);
   const freed = waits ? { ...row, queue: row.queue.filter((entry) => entry.run !== run) } : { ...row, open: Math.max(0, row.open - 1), holder: row.holder === run ? null : row.holder };
   return letIn({ ...gate, row: freed });
 }
 
-function letIn(gate: Gate): ReturnType<typeof left> {
+/** Gives what room there is to those that wait. */
+export function letIn(gate: Gate): { readonly row: GateRow; readonly next: readonly { readonly run: string; readonly tenant: string }[] } {
   const room = Math.max(0, Math.min(maxOf(gate) - gate.row.open, gate.row.queue.length));
   const next = gate.row.queue.slice(0, room);
   const holder = gate.name[0] === 'key' && next[0] !== undefined ? next[0].run : gate.row.holder;

@@ -9,7 +9,7 @@ type Counted = 'steps' | 'attempts' | 'tokens' | 'cost';
 
 const useOf = (run: KnownRun): Record<Counted, { used: number; max: number | undefined }> => ({
   steps: { used: run.steps.size, max: run.budgets.stepsMax },
-  attempts: { used: attemptsOf(run), max: run.budgets.attemptsMax },
+  attempts: { used: run.budgets.attemptsMax === undefined ? 0 : attemptsOf(run), max: run.budgets.attemptsMax },
   tokens: { used: run.usage.tokens, max: run.budgets.tokensMax },
   cost: { used: run.usage.cost, max: run.budgets.costMax },
 });

@@ -1,6 +1,7 @@
 import type { Decision } from '@holdfast/kernel';
 import type {
   AbandonWait,
+  AgentContract,
   CallGroup,
   CallTool,
   CancelRun,
@@ -58,7 +59,7 @@ export interface CallIdentity {
 }
 
 /** An agent that a worker hosts. `compatibleWith`: versions whose runs its code carries on. */
-export type Hosted = Named & { readonly compatibleWith?: readonly string[] };
+export type Hosted = Named & { readonly compatibleWith?: readonly string[]; readonly resume?: AgentContract['resume'] };
 
 export interface Holder {
   readonly worker: WorkerId;
@@ -67,6 +68,8 @@ export interface Holder {
   readonly offset: number;
   /** How often the journal was rebuilt since: what was granted before is granted anew. */
   readonly rebuilt: number;
+  /** Tools of the run that no worker declares any more. */
+  readonly undeclared?: readonly Named[];
 }
 
 /** `spent`: what the run's tenant has used up, in words. */

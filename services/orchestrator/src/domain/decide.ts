@@ -2,44 +2,36 @@ import { ignore, record, refuse, unreachable, type Decider } from '@holdfast/ker
 import {
   backoffMs,
   brakeKey,
-  DEFAULT_POOL,
   DEFAULT_RETRY,
   EffectRequested,
   GroupRequested,
   LeaseGranted,
   mayFireLocally,
-  RunAccepted,
-  RunAdmitted,
   RunFinished,
-  RunJoined,
   RunQuarantined,
-  RunQueued,
   RunResumed,
-  StartRefused,
   StepFailed,
   StepRecorded,
   StepRetryScheduled,
-  StepsCopied,
   StepsReported,
   type Fence,
-  type Lease,
   type Named,
   type RequestedCall,
   type Step,
 } from '@holdfast/protocol';
 import { neared, overBudget } from './budget.js';
-import { revalidated } from './revalidate.js';
+import { askFirst, factsOf, revalidated } from './revalidate.js';
 import { closed, defined, hosts, news, onlyReports, progressOf, refusal, sameNamed } from './accept.js';
-import type { CallIdentity, Command, Holder, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
+import type { CallIdentity, Command, IgnoreReason, Refusal, RunCommand, RunDecision } from './commands.js';
 import { approvalOf, unapproved } from './approval.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from './people.js';
 import { unheard } from './unheard.js';
-import type { Admission } from './admission.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
 import { answersNothing, unacceptable } from './callable.js';
 import { fork } from './fork.js';
 import { block, release, settle } from './told.js';
+import { admit, join, leaseOf, start } from './start.js';
 import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
@@ -150,47 +142,6 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' |
       return refuse<Refusal>({ intent: command.type, reason: 'run_unknown', message: 'no such run: publish StartRun under this key first', token: `${command.type}:unknown` });
   }
 }
-
-function start({ data, tenant, inputDigest, holder, at, admission, offset, fork: copied }: Command<'start'>, run: Run): RunDecision {
-  if (run.status === 'lane' || run.status === 'brakes') return ignore('not_a_run');
-  if (run.status !== 'absent') {
-    if (run.inputDigest === inputDigest && sameNamed(run.agent, data.agent)) return ignore('duplicate');
-    return refusal(run, {
-      intent: 'StartRun',
-      reason: 'run_exists_with_other_input',
-      message: 'a run with this id exists with another input or agent; choose another id, or read that run’s outcome',
-      token: `start:${inputDigest}:${data.agent?.name ?? ''}@${data.agent?.version ?? ''}`,
-    });
-  }
-  const { agent } = data;
-  if (admission?.kind === 'refused') {
-    const { kind: _, ...because } = admission;
-    return record(StartRefused({ agent, ...because, ...defined({ offset }) }));
-  }
-  const lease = agent !== null && admission?.kind !== 'queued' && holder !== null && hosts(holder, agent) !== null ? leaseOf(holder, 1) : undefined;
-  const accepted = RunAccepted({
-      tenant,
-      agent,
-      pool: data.pool ?? DEFAULT_POOL,
-      input: data.input,
-      inputDigest,
-      at,
-      ...defined({ goal: data.goal, success: data.success, principal: data.principal, deadline: data.deadline, budgets: data.budgets, onDeadline: data.onDeadline, parent: data.parent, lease }),
-      ...defined({ concurrencyKey: data.concurrencyKey, priority: data.priority, gates: admission?.kind === 'open' ? [...admission.gates] : undefined }),
-    });
-  const rest: RunEvent[] = [...(copied === undefined ? [] : [StepsCopied(copied)]), ...(admission?.kind === 'queued' ? [queuedBy(admission)] : [])];
-  return record<RunEvent>(accepted, ...rest);
-}
-
-const queuedBy = ({ gate, gates, message, since, expiresAt }: Extract<Admission, { kind: 'queued' }>): RunEvent => RunQueued({ gate, gates: [...gates], message, since, expiresAt });
-
-function admit({ gate, admission, at }: Command<'admit'>, run: KnownRun): RunDecision {
-  if (run.status !== 'open') return ignore('run_over');
-  if (run.queued?.gate !== gate || admission.kind === 'refused') return ignore('duplicate');
-  return record(admission.kind === 'open' ? RunAdmitted({ gates: [...admission.gates], at }) : queuedBy(admission));
-}
-
-const leaseOf = ({ worker, offset, rebuilt }: Holder, fence: number): Lease => ({ fence: fence as Fence, worker, taken: offset, ...(rebuilt === 0 ? {} : { rebuilt }) });
 
 function call({ data, identity, at, brake, spent }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
@@ -384,7 +335,7 @@ function diverged({ data, at }: Command<'diverged'>, run: KnownRun): RunDecision
   );
 }
 
-function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
+function grant({ holder, at }: Command<'grant'>, run: KnownRun): RunDecision {
   if (run.status !== 'open' || run.agent === null) return ignore('run_over');
   if (run.cancel !== null) {
     // Whoever fired its local calls holds the lane no more.
@@ -395,8 +346,10 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
   const agentVersion = hosts(holder, run.agent);
   if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');
-  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1), because: 'worker_arrived' }));
-  const lease = leaseOf(holder, run.lastFence + 1);
+  if (run.lastFence === 0) return record(LeaseGranted({ lease: leaseOf(holder, 1, run.agent), because: 'worker_arrived' }));
+  const asks = askFirst(run, holder, run.agent, at);
+  if (asks !== null) return record(asks);
+  const lease = leaseOf(holder, run.lastFence + 1, run.agent);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
   const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
   if (worn !== undefined) {
@@ -406,15 +359,9 @@ function grant({ holder }: Command<'grant'>, run: KnownRun): RunDecision {
     RunResumed({
       lease,
       because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
-      revalidated: revalidated(run, agentVersion),
+      revalidated: revalidated(run, agentVersion, at, factsOf(holder, run.agent), holder.undeclared),
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),
     }),
   );
-}
-
-/** A run that is wanted as a child by more than one is one run, and tells each. */
-function join({ parent }: Command<'join'>, run: KnownRun): RunDecision {
-  if (run.status === 'ended') return ignore('run_over');
-  return run.parents.some((known) => known.run === parent.run && known.step === parent.step) ? ignore('duplicate') : record(RunJoined({ parent }));
 }

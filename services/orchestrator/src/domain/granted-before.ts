@@ -11,7 +11,7 @@ export function grantedBefore({ worker, fence }: MessageOf<typeof RunGranted>['d
   return RunResumed({
     lease,
     because: 'worker_changed',
-    revalidated: revalidated(run, 'same'),
+    revalidated: revalidated(run, 'same', null, run.facts),
     replayed: 0,
     refired: openSteps(run).flatMap(({ fire, call: { step }, attempt }) => (fire === 'local' ? [{ step, attempt: attempt + 1 }] : [])),
   });

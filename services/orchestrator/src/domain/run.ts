@@ -98,6 +98,8 @@ export interface RunFacts {
   readonly deadline: Instant | null;
   readonly budgets: Budgets;
   readonly lease: Lease | null;
+  /** What its agent's contract declared when it was last granted. */
+  readonly facts: NonNullable<Lease['facts']>;
   /** In the order in which they were asked for. */
   readonly steps: ReadonlyMap<Step, StepState>;
   /** Steps that groups hold for themselves, besides those of their members. */
@@ -241,6 +243,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
       deadline: data.deadline ?? null,
       budgets: data.budgets ?? {},
       lease: data.lease ?? null,
+      facts: data.lease?.facts ?? {},
       steps: new Map(),
       groups: new Set(),
       observed: [],
@@ -273,9 +276,9 @@ function evolveOne(run: Run, event: RunEvent): Run {
   const known = withProgress(run, event);
   switch (event.type) {
     case 'LeaseGranted':
-      return { ...known, lease: event.data.lease, lastFence: event.data.lease.fence, released: false };
+      return { ...known, lease: event.data.lease, facts: event.data.lease.facts ?? known.facts, lastFence: event.data.lease.fence, released: false };
     case 'RunResumed':
-      return { ...known, lease: event.data.lease, lastFence: event.data.lease.fence, released: false, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
+      return { ...known, lease: event.data.lease, facts: event.data.lease.facts ?? known.facts, lastFence: event.data.lease.fence, released: false, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
     case 'EffectRequested':
       return withSteps(known, [...used(known, event.data.call), requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
     case 'GroupRequested':
@@ -309,7 +312,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
     case 'RunFinished':
       return { ...known, status: 'ended', ending: event.data.ending };
     case 'RunQuarantined':
-      return { ...known, status: 'quarantined', because: event.data.message };
+      return { ...known, status: 'quarantined', because: event.data.message, facts: event.data.facts ?? known.facts };
     case 'StepsReported':
     case 'CompensationRequested':
       return known;

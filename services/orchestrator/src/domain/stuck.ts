@@ -1,5 +1,6 @@
 import { isoTime, RunStuck, type Instant } from '@holdfast/protocol';
-import { holdOf, openSteps, openWaits, unknownSteps, type KnownRun, type RunEvent } from './run.js';
+import { holdOf, openSteps, type KnownRun, type RunEvent } from './run.js';
+import { isOpenWait } from './wait.js';
 
 /** How long a run may stand still without a reason that is on record. Milliseconds. */
 export const STUCK_AFTER_MS = 15 * 60 * 1000;
@@ -12,12 +13,22 @@ export const LONG_CALL_MS = 5 * 60 * 1000;
 export function stuckAt(run: KnownRun, afterMs: number): Instant | null {
   // Whoever owns its loop may take whatever time they like.
   if (run.status !== 'open' || run.agent === null || run.movedAt === null || run.stuck !== null) return null;
-  if (holdOf(run) !== null || run.queued !== null || unknownSteps(run).length > 0) return null;
-  const open = openSteps(run);
-  if (open.length === 0 && openWaits(run).length > 0) return null;
-  const tries = [...run.steps.values()].flatMap((step) => (step.kind === 'try' && step.retryAt !== null ? [step.retryAt] : []));
-  const since = Math.max(run.movedAt, ...tries);
-  const longest = Math.max(0, ...open.map(({ call }) => call.mayTakeMs ?? 0));
+  if (holdOf(run) !== null || run.queued !== null) return null;
+  let since = run.movedAt;
+  let longest = 0;
+  let calls = 0;
+  let waits = 0;
+  // Once over all steps: this is asked with every event.
+  for (const step of run.steps.values()) {
+    if (step.kind === 'try' && step.retryAt !== null) since = Math.max(since, step.retryAt);
+    if (step.kind === 'wait' && isOpenWait(step)) waits += 1;
+    if (step.kind !== 'call' || step.bound) continue;
+    if (step.outcome?.status === 'unknown') return null;
+    if (step.outcome !== null) continue;
+    calls += 1;
+    longest = Math.max(longest, step.call.mayTakeMs ?? 0);
+  }
+  if (calls === 0 && waits > 0) return null;
   return Math.ceil(since / GRAIN_MS) * GRAIN_MS + afterMs + longest;
 }
 

@@ -1,7 +1,7 @@
 import { ignore, record, type Decision } from '@holdfast/kernel';
 import { BudgetNeared, CompensationRequested, InputRefused, isoTime, RunFinished, RunReleased, SignalReceived, WaitAbandoned, WaitEnded, WaitEscalated, WaitReminded, WaitStarted, type Ending, type Instant, type Step } from '@holdfast/protocol';
 import { closed, defined, onlyReports, progressOf, refusal } from './accept.js';
-import { overBudget } from './budget.js';
+import { NEAR, overBudget } from './budget.js';
 import type { Command, IgnoreReason, Refusal, RunDecision } from './commands.js';
 import { finalEffects, stepCounts } from './ending.js';
 import { evolve, openSteps, openWaits, type KnownRun, type RunEvent } from './run.js';
@@ -39,6 +39,9 @@ export function dueEvents(run: KnownRun, at: Instant): RunEvent[] {
   const { queued } = now;
   if (queued !== null && at >= queued.expiresAt) add(ended(now, { status: 'expired', deadline: queued.expiresAt }));
   if (now.status !== 'open') return events;
+  const { acceptedAt, budgets } = now;
+  const nearAt = wallTimeNearAt(now);
+  if (nearAt !== null && at >= nearAt && at < (runOverAt(now) ?? Infinity) && acceptedAt !== null && budgets.wallTimeMaxMs !== undefined) add(BudgetNeared({ budget: 'wall_time', used: nearAt - acceptedAt, max: budgets.wallTimeMaxMs, reached: false }));
   const overAt = runOverAt(now);
   if (overAt !== null && at >= overAt) add(...runDue(now, overAt));
   return events;
@@ -49,6 +52,11 @@ export function runOverAt({ deadline, onDeadline, budgets, acceptedAt }: KnownRu
   const graceMs = onDeadline.action === 'escalate' ? onDeadline.graceMs : onDeadline.action === 'remind' ? onDeadline.everyMs * onDeadline.times : 0;
   const wall = budgets.wallTimeMaxMs === undefined || acceptedAt === null ? null : acceptedAt + budgets.wallTimeMaxMs;
   return earliest(deadline === null ? null : deadline + graceMs, wall);
+}
+
+/** From when on its budget of time is said to be nearly spent; null: there is none, or it was said. */
+function wallTimeNearAt({ budgets, acceptedAt, neared }: KnownRun): Instant | null {
+  return budgets.wallTimeMaxMs === undefined || acceptedAt === null || neared.has('wall_time') || neared.has('wall_time!') ? null : acceptedAt + Math.ceil(budgets.wallTimeMaxMs * NEAR);
 }
 
 /** Being cancelled, with nothing in flight any more. */
@@ -62,7 +70,7 @@ export function dueAt(run: KnownRun, stuckAfterMs: number = STUCK_AFTER_MS): Ins
   if (run.status !== 'open') return null;
   // Only a rebuild leaves it so: what ended it was lost with the old journal.
   if (isCancelledOut(run)) return 0;
-  return earliest(run.queued?.expiresAt ?? null, runOverAt(run), unheardAt(run), stuckAt(run, stuckAfterMs), ...openWaits(run).map(({ nextAt }) => nextAt));
+  return earliest(run.queued?.expiresAt ?? null, runOverAt(run), wallTimeNearAt(run), unheardAt(run), stuckAt(run, stuckAfterMs), ...openWaits(run).map(({ nextAt }) => nextAt));
 }
 
 function waitDue(run: KnownRun, wait: WaitStep, at: Instant): RunEvent[] {
