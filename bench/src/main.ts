@@ -123,7 +123,7 @@ async function main(): Promise<void> {
     stack = await startHoldfast({ dir, log: say });
     if (values.sleepers !== undefined) {
       const sleepers = Number(values.sleepers);
-      if (!Number.isInteger(sleepers) || sleepers < 2000) throw new Error(`--sleepers ${values.sleepers}: a whole number from 2000 on`);
+      if (!Number.isInteger(sleepers) || sleepers < 3000) throw new Error(`--sleepers ${values.sleepers}: a whole number from 3000 on`);
       const slept = await benchSleepers(stack, dir, sleepers, say);
       process.stdout.write(`${values.json ? JSON.stringify(slept) : sleepersInWords(slept)}\n`);
       return;

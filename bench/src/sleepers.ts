@@ -12,6 +12,8 @@ const REAL = 1000;
 /** Of those written in bulk, as many as are real wake in each of both windows; all others sleep for long. */
 const DAY_MS = 24 * 60 * 60 * 1000;
 const WINDOW_MS = 20_000;
+/** Time for the last ones to fall asleep, and for a restart, before the first timer. */
+const WINDOW_AFTER_MS = 45_000;
 const OUTAGE_MS = 10_000;
 const LATEST_MS = 180_000;
 
@@ -56,26 +58,30 @@ export async function benchSleepers(stack: Stack, dir: string, count: number, sa
         const { type, data } = StartRun({ agent: { name: 'sleeper', version: '1' }, input: { until } });
         return { topic: topics.agentIntents, key: run, headers: encodeHeaders({ id: `bench/${run}`, type, source: 'bench', subject: run, time: Date.now(), tenant: 'default' }), value: JSON.stringify(data) };
       }));
-    const loadMs = 5000 + count / 2; // Time to write them all, and to take them over.
-    const base = Date.now() + loadMs + 20_000;
-    const spread = (i: number, of: number): number => base + Math.floor((i * WINDOW_MS) / of);
-    const real = Array.from({ length: Math.min(REAL, count) }, (_, i): Sleeper => ({ run: `real-${i}`, until: spread(i, REAL) }));
-    say(`${real.length} runs fall asleep for real …`);
-    await begin(real);
-    await within(() => real.every(({ run }) => seen.released.has(run)), 'all are asleep');
-    say(`${count - real.length} more are written in bulk …`);
+    const long = Array.from({ length: count - 3 * REAL }, (_, i): Sleeper => ({ run: `long-${i}`, until: Date.now() + DAY_MS + i }));
+    say(`${long.length} runs that sleep for long are written in bulk …`);
     await orchestrator.kill('SIGTERM');
-    const outageFrom = base + WINDOW_MS + 5000;
-    const bulk = Array.from({ length: count - real.length }, (_, i): Sleeper => ({ run: `bulk-${i}`, until: i < REAL ? spread(i, REAL) : i < 2 * REAL ? outageFrom + Math.floor(((i - REAL) * OUTAGE_MS) / REAL) : base + DAY_MS + i }));
-    await loadSleepers(database, stack.brokers, LOCAL_PARTITIONS, bulk);
+    await loadSleepers(database, stack.brokers, LOCAL_PARTITIONS, long);
     const started = performance.now();
     await orchestrator.start();
     await begin([{ run: 'fresh', until: 0 }]);
     await within(() => seen.ended.has('fresh'), 'a new run ends');
     const startSeconds = (performance.now() - started) / 1000;
-    const early = base - Date.now();
-    say(`started in ${startSeconds.toFixed(1)} s, ${(early / 1000).toFixed(0)} s before the first timer; timers …`);
-    if (early < 0) throw new Error('the first timers had passed before the orchestrator was up again: this machine needs more time');
+    const base = Date.now() + WINDOW_AFTER_MS;
+    const spread = (i: number): number => base + Math.floor((i * WINDOW_MS) / REAL);
+    const real = Array.from({ length: REAL }, (_, i): Sleeper => ({ run: `real-${i}`, until: spread(i) }));
+    say(`started in ${startSeconds.toFixed(1)} s; ${REAL} runs fall asleep for real …`);
+    await begin(real);
+    await within(() => real.every(({ run }) => seen.released.has(run)), 'all are asleep');
+    await orchestrator.kill('SIGTERM');
+    const outageFrom = base + WINDOW_MS + 5000;
+    const bulk = Array.from({ length: 2 * REAL }, (_, i): Sleeper => ({ run: `bulk-${i}`, until: i < REAL ? spread(i) : outageFrom + Math.floor(((i - REAL) * OUTAGE_MS) / REAL) }));
+    await loadSleepers(database, stack.brokers, LOCAL_PARTITIONS, bulk);
+    await orchestrator.start();
+    await begin([{ run: 'fresh-again', until: 0 }]);
+    await within(() => seen.ended.has('fresh-again'), 'a new run ends');
+    if (Date.now() > base) throw new Error('the first timers had passed before the orchestrator was up again: this machine needs more time');
+    say('timers …');
     const due = [...real, ...bulk.slice(0, REAL)];
     await within(() => due.every(({ run }) => fired.has(run)), 'all timers of the first window have fired');
     const lags = due.map(({ run, until }) => (fired.get(run)?.[0] ?? Infinity) - until).sort((a, b) => a - b);
