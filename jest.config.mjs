@@ -17,15 +17,13 @@ export default {
     {
       ...shared,
       displayName: 'unit',
-      // No measure of speed: only what hangs is ended.
-      testTimeout: 60_000,
-      setupFilesAfterEnv: ['<rootDir>/tests/src/setup/properties.mjs'],
+      setupFilesAfterEnv: ['<rootDir>/tests/src/setup/patience.mjs', '<rootDir>/tests/src/setup/properties.mjs'],
       testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,deploy,examples}/test/**/*.spec.ts', '<rootDir>/tests/src/**/*.spec.ts'],
     },
     {
       ...shared,
       displayName: 'stack',
-      testTimeout: 120_000,
+      setupFilesAfterEnv: ['<rootDir>/tests/src/setup/patience.mjs'],
       testMatch: ['<rootDir>/{libs,services}/*/test/**/*.stack.ts', '<rootDir>/{cli,deploy,examples,tests}/**/*.stack.ts'],
       globalSetup: '<rootDir>/tests/src/setup/start.mjs',
       globalTeardown: '<rootDir>/tests/src/setup/stop.mjs',

@@ -29,8 +29,10 @@ function cancelStands({ id, rows, run, effects }: Life): string[] {
   const ends = rows.filter(({ type }) => type === 'RunFinished').length;
   if (ends !== 1) found.push(`I9: ${id} was cancelled and has ${ends} ends`);
   if (run.status !== 'ended' || run.ending.status !== 'cancelled') found.push(`I9: ${id} was cancelled and is ${run.status === 'ended' ? run.ending.status : run.status}`);
-  for (const { step, status } of effects.values()) {
-    const of = run.steps.get(step);
+  for (const { step, status, effect } of effects.values()) {
+    // A read that the ledger gave up with the run may have been answered meanwhile: nothing stands from it.
+    if (effect === 'pure') continue;
+    const of = 'steps' in run ? run.steps.get(step) : undefined;
     if (of?.kind === 'call' && (status === 'succeeded' || status === 'rejected' || status === 'failed') && of.outcome?.status !== status) found.push(`I9: ${id}/${step} is ${status}, and its cancelled run holds it ${of.outcome?.status ?? 'open'}`);
   }
   return found;

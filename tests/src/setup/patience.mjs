@@ -1,0 +1,4 @@
+import { jest } from '@jest/globals';
+
+// No measure of speed: only what hangs is ended. (jest hands a project's own `testTimeout` to nobody.)
+jest.setTimeout(120_000);
