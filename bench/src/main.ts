@@ -5,10 +5,11 @@ import { parseArgs } from 'node:util';
 import pg from 'pg';
 import { createDatabase, databaseUrl, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, ManagedProcess, startHoldfast, type Stack } from '@holdfast/deploy';
 import { Driver, percentile, STEPS } from './drive.js';
+import { benchSleepers, sleepersInWords } from './sleepers.js';
 import { usageOf, type Usage } from './usage.js';
 
 const { values } = parseArgs({
-  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, keep: { type: 'boolean', default: false } },
+  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, sleepers: { type: 'string' }, keep: { type: 'boolean', default: false } },
 });
 const IN_FLIGHT = 200;
 const SINGLE_RUNS = 200;
@@ -120,6 +121,13 @@ async function main(): Promise<void> {
   let stack: Stack | undefined;
   try {
     stack = await startHoldfast({ dir, log: say });
+    if (values.sleepers !== undefined) {
+      const sleepers = Number(values.sleepers);
+      if (!Number.isInteger(sleepers) || sleepers < 3000) throw new Error(`--sleepers ${values.sleepers}: a whole number from 3000 on`);
+      const slept = await benchSleepers(stack, dir, sleepers, say);
+      process.stdout.write(`${values.json ? JSON.stringify(slept) : sleepersInWords(slept)}\n`);
+      return;
+    }
     const legs = await bench(stack, dir, values.effect);
     process.stdout.write(`${values.json ? JSON.stringify(legs) : people(legs)}\n`);
   } finally {

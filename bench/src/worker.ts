@@ -34,8 +34,19 @@ const agent = defineAgent({
   },
 });
 
+const sleeper = defineAgent({
+  name: 'sleeper',
+  version: '1',
+  input: z.object({ until: z.number() }),
+  output: z.null(),
+  run: async (run, { until }) => {
+    await run.sleep({ until });
+    return null;
+  },
+});
+
 await serve({
-  agents: [agent],
+  agents: [agent, sleeper],
   tools: [insert],
   brokers: env.HOLDFAST_BROKERS.split(','),
   worker: 'bench',

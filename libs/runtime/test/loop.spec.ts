@@ -8,7 +8,7 @@ const OTHER = LANE + 1;
 const MEMBER = 'm';
 
 /** A loop on a store and a group of a few lines; each test says what they do otherwise. */
-function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Partial<LaneGroup> }) {
+function loopOn({ store = {}, group = {}, now = () => 1 }: { store?: Partial<Store>; group?: Partial<LaneGroup>; now?: () => number }) {
   let handlers: LaneGroupHandlers | undefined;
   const alarms: string[] = [];
   const appended: LaneWrite[] = [];
@@ -31,7 +31,7 @@ function loopOn({ store = {}, group = {} }: { store?: Partial<Store>; group?: Pa
       ...store,
     },
     writer: { publish: (rows) => Promise.resolve(void published.push(...rows.map(({ key, headers }) => `${key} ${String(headers['ce_seq'])}`))), close: () => Promise.resolve() },
-    clock: { now: () => 1, after: () => () => undefined, soon: () => undefined },
+    clock: { now, after: () => () => undefined, soon: () => undefined },
     random: { next: () => 0, uuid: () => 'u' },
     laneOf: () => LANE,
     join: (given) => {
@@ -125,6 +125,36 @@ test('a lane that is lost just before an assignment gives it to another is not t
   await until(() => opened.includes(OTHER), 'the second lane is open');
   for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
   expect(taken).toEqual([[LANE], [OTHER]]);
+});
+
+test('of a lane just taken only what something besides its own time may want is looked at', async () => {
+  const loaded: string[] = [];
+  let now = 100;
+  let opened = false;
+  const { loop, arrive, assign } = loopOn({
+    store: {
+      openStreams: () => Promise.resolve([
+        { stream: 'asleep', open: true, dueAt: 1_000_000, tag: null },
+        { stream: 'wanted', open: true, dueAt: 1_000_000, tag: 'pool' },
+        { stream: 'timeless', open: true, dueAt: null, tag: null },
+        { stream: 'due', open: true, dueAt: 0, tag: null },
+      ]),
+      loadStreams: (_, streams) => {
+        loaded.push(...streams);
+        return Promise.resolve(new Map());
+      },
+    },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened = true) },
+    now: () => now,
+  });
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened, 'the lane is open');
+  now = 10_000;
+  void arrive(wish(0, 'asked', { does: 'open' })); // The loop comes round.
+  await until(() => loaded.includes('asked') && loaded.includes('wanted'), 'they are looked at');
+  for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
+  expect([...new Set(loaded)].sort()).toEqual(['asked', 'due', 'timeless', 'wanted']);
 });
 
 test('what is committed while its lane is given up is left to whoever takes the lane: rows before it may have been dropped', async () => {

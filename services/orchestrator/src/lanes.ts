@@ -25,6 +25,8 @@ export function generationOf(turn: RunTurn, pool: Pool): number | null {
 
 /** Tag of the streams of lanes, one for each pool. */
 export const LANES_TAG = '~lanes';
+/** Runs that are held back by something else than a wait of their own: in a queue, paused, being cancelled. */
+export const HELD_TAG = '~held';
 
 /** What is held still on the lane that a turn is about. */
 export function brakesOf(turn: RunTurn): Brakes {

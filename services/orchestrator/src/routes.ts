@@ -53,7 +53,7 @@ import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
 import { Gates } from './gates.js';
 import type { RunHandlers } from './handlers.js';
-import { LANES_TAG } from './lanes.js';
+import { HELD_TAG, LANES_TAG } from './lanes.js';
 import type { WaitHandlers } from './wait-handlers.js';
 
 /** Which message goes to which handler: the whole of it. */
@@ -121,7 +121,7 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
     if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
     const wanted = run.agent !== null && !run.released && run.queued === null && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
-    return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : null };
+    return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : run.released ? null : HELD_TAG };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,

@@ -3,7 +3,7 @@ import type { Progress } from '../store/types.js';
 import { Agenda } from './agenda.js';
 import type { Cached } from './streams.js';
 
-/** How many streams at rest a lane keeps folded in memory. */
+/** How many streams that are at rest or asleep a lane keeps folded in memory. */
 const RESTING_STREAMS_MAX = 2000;
 
 /** What an instance holds of one lane: its progress as committed, what arrived, and folded states. */
@@ -64,13 +64,13 @@ export class Lane<State> {
     this.#streams.set(id, cached);
   }
 
-  /** Forgets folds beyond the limit, oldest use first, but none that is open. */
-  trim(isOpen: (state: State, id: string) => boolean): void {
+  /** Forgets folds beyond the limit, oldest use first, but none that is wanted. */
+  trim(isWanted: (state: State, id: string) => boolean): void {
     let over = this.#streams.size - RESTING_STREAMS_MAX;
     if (over < RESTING_STREAMS_MAX / 4) return;
     for (const [id, { state }] of this.#streams) {
       if (over <= 0) return;
-      if (isOpen(state, id)) continue;
+      if (isWanted(state, id)) continue;
       this.#streams.delete(id);
       over -= 1;
     }

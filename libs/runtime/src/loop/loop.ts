@@ -30,6 +30,9 @@ const QUIET_CLOSINGS_MAX = 500;
 /** At this pace the streams of a lane just taken are looked at. */
 const LOOK_EVERY_MS = 2;
 
+/** Open, and wanted by nothing but its own time: its state is folded again when that has come. */
+const sleeps = ({ tag, dueAt }: { readonly tag: string | null; readonly dueAt: number | null }): boolean => tag === null && dueAt !== null;
+
 export interface LoopOptions<State, Event extends Message> {
   readonly service: Service<State, Event>;
   readonly store: Store;
@@ -255,7 +258,10 @@ export class Loop<State, Event extends Message> {
       apply();
       this.#publisher?.enqueue(write.rows);
       if (halted !== null) this.#halt(lane, halted);
-      lane.trim((state, id) => service.agenda(state, id).open);
+      lane.trim((state, id) => {
+        const agenda = service.agenda(state, id);
+        return agenda.open && !sleeps(agenda);
+      });
     }
   }
 
@@ -407,8 +413,9 @@ export class Loop<State, Event extends Message> {
       const now = this.#options.clock.now();
       for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
         lane.agenda.load(entry);
-        // A stream that came to rest just before its holder died still stands as open: each is looked at, a few at a time.
-        lane.agenda.wake(entry.stream, now + i * LOOK_EVERY_MS);
+        // A stream that came to rest just before its holder died still stands as open: each is looked at, a few
+        // at a time. One that nobody can want before its time is looked at then; there may be very many of these.
+        if (!sleeps(entry)) lane.agenda.wake(entry.stream, now + i * LOOK_EVERY_MS);
       }
       this.#lanes.set(lane.id, lane);
       if (missing !== null) this.#halt(lane, missing);

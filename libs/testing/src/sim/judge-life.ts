@@ -6,7 +6,7 @@ import type { Input } from './people.js';
 export interface Life {
   readonly id: string;
   readonly rows: readonly JournalRow[];
-  readonly run: Exclude<Run, { status: 'absent' | 'lane' | 'brakes' }>;
+  readonly run: Extract<Run, { readonly status: 'open' | 'ended' | 'quarantined' }>;
   readonly effects: RunEffects;
   readonly inputs: readonly Input[];
 }
@@ -15,7 +15,11 @@ export interface Life {
 const MOVES: ReadonlySet<string> = new Set(['LeaseGranted', 'RunResumed', 'EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'WaitStarted', 'WaitEnded', 'RunReleased', 'RunUnpaused', 'RunUnquarantined']);
 
 /** Waits, inputs and cancels of one run, once the world has come to rest: what must never be, in words. */
-export const judgeLife = (life: Life): string[] => [...cancelStands(life), ...waitsEnd(life), ...inputsAreAnswered(life), ...approvalsAllowOnce(life)];
+export const judgeLife = (life: Life): string[] => [...ledgerHasHeard(life), ...cancelStands(life), ...waitsEnd(life), ...inputsAreAnswered(life), ...approvalsAllowOnce(life)];
+
+/** I1: whatever an end was reported with, the ledger has it. */
+const ledgerHasHeard = ({ id, run, effects }: Life): string[] =>
+  [...run.steps.values()].flatMap((step) => (step.kind === 'call' && step.outcome !== null && !effects.has(step.call.step) ? [`I1: ${id}/${step.call.step} ended ${step.outcome.status}, and the ledger has not heard of it`] : []));
 
 /** I9 */
 function cancelStands({ id, rows, run, effects }: Life): string[] {
