@@ -223,6 +223,22 @@ describe('a started run', () => {
     expect(log.open).toBe(0);
   });
 
+  it('is followed by how all stands, when it was compensated: of the latest plan, and not before that is concluded', async () => {
+    const log = new FakeLog();
+    const client = HoldfastClient.over(log);
+    const concluded = (plan: number, status: string): Message => ({ type: 'RunCompensated', data: { plan, status, effects: [] } });
+    const begun = (plan: number): Message => ({ type: 'RunCompensating', data: { plan, because: 'it failed' } });
+    for (const event of [begun(1), concluded(1, 'compensation_failed'), begun(2)]) log.tell('gone', event);
+    await expect(client.standing('gone', { timeoutMs: 20 })).rejects.toThrow(OutcomeTimeout);
+    const standing = client.standing('gone');
+    await turn();
+    log.tell('gone', concluded(2, 'compensated'));
+    expect(await standing).toEqual({ plan: 2, status: 'compensated', effects: [] });
+    await expect(client.standing('gone')).resolves.toMatchObject({ plan: 2 });
+    await client.close();
+    expect(log.open).toBe(0);
+  });
+
   it('with a large output is read from the store, and says so when there is none', async () => {
     const log = new FakeLog();
     const ref = { sha256: 'a'.repeat(64), bytes: 10, mediaType: 'application/json', scope: 'default/big' };

@@ -25,6 +25,7 @@ import { InvalidArguments, OutcomeTimeout, ValueTooLarge } from '../errors.js';
 import { momentOf, onDeadlineOf, type DeadlineAction, type Duration } from '../wait/when.js';
 import { AttachedRun } from './attached-run.js';
 import { kafkaLog, type ClientLog, type RunEventRecord } from './log.js';
+import { standingOf, type RunStanding } from './standing.js';
 import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome } from './outcome.js';
 import { CLOCK_SKEW_MS, LiveRuns, streamOf, type RunStream } from './stream.js';
 
@@ -153,6 +154,15 @@ export class HoldfastClient {
     const watcher = new EndWatcher(id, 0, undefined);
     const end = await this.#ended(watcher, timeoutMs, (fail) => this.#lookBack(watcher, fail));
     return outcomeOf(end, id, this.tenant, this.artifacts);
+  }
+
+  /**
+   * How what a run did stands: what its latest plan of compensation came to, once it is concluded. Waits for a plan too, and a
+   * run with nothing to answer never has one: give `timeoutMs`. Reads its lane from the beginning. @throws OutcomeTimeout
+   */
+  async standing(runId: string, { timeoutMs }: WaitOptions = {}): Promise<RunStanding> {
+    const id = parsed(RunId, runId, 'run id');
+    return standingOf(id, timeoutMs, (onEvent, onError) => this.#stream(id, 'beginning', onEvent, onError), (stream) => this.#close(stream));
   }
 
   /** Every event of a run, whoever started it. Reads its lane from the beginning. */
