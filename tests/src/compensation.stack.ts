@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { topics, type Json } from '@holdfast/protocol';
-import { runProgram, verify } from '@holdfast/cli';
+import { rebuildService, runProgram, verify } from '@holdfast/cli';
+import { createDatabase, LOCAL_SESSION_TIMEOUT_MS } from '@holdfast/deploy';
 import { defineAgent, defineTool, HoldfastClient, IntentRefusedError, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
 import { z } from 'zod';
 import { Bookings } from './support/bookings.js';
-import { STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
+import { entryOf, STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
 import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -40,6 +41,8 @@ const changesItsMind = defineAgent({
 });
 
 beforeAll(async () => {
+  // A rebuild waits for the sessions of members that were killed: as long as the stack's own are.
+  process.env['HOLDFAST_SESSION_TIMEOUT_MS'] = String(LOCAL_SESSION_TIMEOUT_MS);
   stack = await TestStack.start();
   const tools = [...books.tools('flight'), ...books.tools('hotel', { computed: true }), ...books.tools('suite', { approvers: ['manager'] }), mail, paid] as ToolDefinition[];
   worker = await work(stack.brokers, { tools, agents: [changesItsMind] });
@@ -77,6 +80,7 @@ describe('a run that failed', () => {
     const done = await concluded(run);
     expect(done['status']).toBe('compensated');
     expect((await stack.event(run, 'RunCompensated')).data).toMatchObject({ plan: 1, status: 'compensated', effects: done['effects'] });
+    expect(await client.standing(run, { timeoutMs: 30_000 })).toMatchObject({ plan: 1, status: 'compensated', effects: done['effects'] });
     expect(stack.events(run).map(({ envelope }) => envelope.type).slice(-3)).toEqual(['RunFinished', 'RunCompensating', 'RunCompensated']);
     expect(books.standing(run)).toEqual([]);
     expect(books.of(run).map(({ what, thing }) => `${what} ${thing}`)).toEqual(['book flight', 'book hotel', 'cancel hotel', 'cancel flight']);
@@ -164,6 +168,37 @@ describe('a compensation', () => {
     await stack.service('compensation').start();
     const done = await concluded(run);
     expect([done['status'], books.standing(run), books.of(run, 'cancel').length]).toEqual(['compensated', [], 2]);
+  });
+});
+
+describe('a lost database', () => {
+  const ordered = (run: string): string[] => stack.events(run, topics.compensationEvents).filter(({ envelope }) => envelope.type === 'CompensationOrdered').map(({ data }) => `${String(data['of'])} under ${String(data['key'])}`);
+
+  test('is rebuilt from the topic in mid-plan: what was ordered is known, what was approved stays so, and nothing is answered twice', async () => {
+    const run = 'restored';
+    books.meets(run, 'cancel', 'suite', 'late');
+    await trip(run, 'flight.book', 'suite.book');
+    const { data } = await plan(run, 'CompensationApprovalAsked');
+    await command(run, 'DecideCompensation', { command: 'go', by: by('manager'), step: '2', decision: 'approve', digest: data['digest'] ?? null });
+    await plan(run, 'CompensationOrdered', ({ of }) => of === '2');
+    const victim = stack.service('compensation');
+    await victim.kill();
+    const before = ordered(run);
+    await stack.pool('postgres').query('drop database holdfast_compensation with (force)');
+    await createDatabase(stack.stack.databaseUrl, 'holdfast_compensation');
+
+    await expect(victim.start()).rejects.toThrow(/holdfast rebuild compensation/);
+    const report = await rebuildService('compensation', { brokers: stack.brokers, databaseUrl: stack.stack.databaseUrl, entry: entryOf('compensation') });
+    expect(report).toMatchObject({ service: 'compensation', known: 0, foreign: 0, missing: [] });
+    expect(report.added).toBeGreaterThan(0);
+    await victim.start();
+
+    const done = await concluded(run);
+    expect(done).toMatchObject({ status: 'compensated', effects: [{ step: '1' }, { step: '2', answers: [{ authorisedBy: 'ada' }] }] });
+    expect(before).toHaveLength(1);
+    expect(ordered(run)).toEqual([...before, expect.stringMatching(/^1 under /)]);
+    expect(stack.events(run, topics.compensationEvents).filter(({ envelope }) => envelope.type === 'CompensationApprovalAsked')).toHaveLength(1);
+    expect([books.standing(run), books.of(run, 'cancel').length]).toEqual([[], 2]);
   });
 });
 
