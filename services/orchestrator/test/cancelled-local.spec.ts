@@ -5,6 +5,7 @@ import type { Command } from '../src/domain/commands.js';
 import { phaseOf, type RunEvent } from '../src/domain/run.js';
 import { LOCAL_ENDS_MAX_MS } from '../src/domain/unheard.js';
 import { dueAt } from '../src/domain/waiting.js';
+import { HELD_TAG } from '../src/lanes.js';
 import { orchestrator } from '../src/routes.js';
 import { WaitHandlers } from '../src/wait-handlers.js';
 import { accepted, asked, agent, at, block, call, ended, f, given, grant, holder, host, known, played, pool, reports, s, settle, succeeded } from './kit.js';
@@ -44,7 +45,7 @@ describe('a local call of a run that is being cancelled', () => {
   it('is looked after when its lane changes hands, and only then', () => {
     const { agenda } = orchestrator(handlers, new WaitHandlers(handlers, book));
     expect(agenda(given(...during('reserve')).state(), 'run-1')).toMatchObject({ open: true, tag: pool });
-    expect(agenda(given(...played([accepted(), asked('1', 'refund')], cancel)).state(), 'run-1')).toMatchObject({ open: true, tag: null });
+    expect(agenda(given(...played([accepted(), asked('1', 'refund')], cancel)).state(), 'run-1')).toMatchObject({ open: true, tag: HELD_TAG });
   });
 
   it('that nobody can tell of, since the run was held by nobody, is in doubt at once', () => {
