@@ -46,11 +46,11 @@ const effectIs = (type: string) => (run: string) => stack.event(run, type, () =>
 const runHas = (type: string) => (run: string) => stack.event(run, type);
 const ask = (run: string, step: string) => stack.intent(run, 'CallTool', { step, tool: { name: 'pay', version: '1' }, args: {} });
 
-/** The success stands in the run's stream: by the word of its worker or by the ledger's, whichever came first. */
+/** The success stands in the run's stream: by the word of its worker, be it with an intent that came too late, or by the ledger's, whichever came first. */
 const open = async (run: string): Promise<unknown> => {
   desk.open(run);
   const succeeded = ({ data }: Seen): boolean => [data, ...((data['settles'] ?? []) as { [member: string]: Json }[])].some(({ outcome }) => outcome !== undefined && statusOf(outcome) === 'succeeded');
-  return eventually(`the success of run ${run}`, () => stack.events(run).some((event) => ['EffectSettled', 'StepsReported'].includes(event.envelope.type) && succeeded(event)));
+  return eventually(() => `the success of run ${run} (${JSON.stringify(stack.events(run).map(({ envelope, data }) => [envelope.type, data['outcome'] ?? data['settles'] ?? null]))})`, () => stack.events(run).some(succeeded));
 };
 const statusOf = (outcome: Json | undefined): Json => (outcome as { status: string }).status;
 const resolve = async (run: string): Promise<unknown> => {

@@ -10,7 +10,7 @@ import { proof } from './support/proof.js';
 import { STACK_LIMIT_MS, SERVICES, TestStack, type ServiceName } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
-const LIMIT_MS = proof(STACK_LIMIT_MS, 2 * STACK_LIMIT_MS);
+const LIMIT_MS = 2 * STACK_LIMIT_MS;
 jest.setTimeout(LIMIT_MS);
 
 const ATTEMPT_MS = 1500;
@@ -111,6 +111,8 @@ test('a broker that takes a send and never answers: readiness says how long a ro
 });
 
 test('a database that takes a statement and never answers: what is asked meanwhile waits, and is done once when it answers', async () => {
+  // Idle connections are given back: some are in use now.
+  await stack.goodRun('warm again', 'pay');
   const backends = await stack.rows<{ pid: number }>('orchestrator', `select pid from pg_stat_activity where application_name like 'holdfast-%'`);
   expect(backends.length).toBeGreaterThan(1);
   // The server first: a new connection would find a process that answers.

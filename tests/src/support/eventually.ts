@@ -1,5 +1,5 @@
 const EVERY_MS = 25;
-export const WITHIN_MS = 30_000;
+export const WITHIN_MS = 60_000;
 
 /** Asks until the answer is there (neither undefined nor false), and fails with what was waited for. */
 export async function eventually<T>(what: string | (() => string), check: () => T | undefined | false | Promise<T | undefined | false>, withinMs = WITHIN_MS): Promise<T> {

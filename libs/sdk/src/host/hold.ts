@@ -5,7 +5,7 @@ import type { WorkerLog } from './log.js';
 const MARGIN_LEAST_MS = 200;
 const POLL_MS = 25;
 const REJOIN_FIRST_MS = 500;
-const REJOIN_MOST_MS = 30_000;
+const REJOIN_MOST_MS = 5000;
 /** How long a worker may be without lanes before it stops to trust that the group will call it. */
 const SILENCE_MS = 60_000;
 
