@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
+import type { EventEmitter } from 'node:events';
 import { verify } from '@holdfast/cli';
 import { defineAgent, HoldfastClient, type RunHandle, type ServedWorker } from '@holdfast/sdk';
 import { openDatabase, PgStore } from '@holdfast/runtime';
@@ -110,6 +111,20 @@ test('a database server that is killed and started again is found again', async 
 test('after all of it topics, journals and chains agree', async () => {
   await eventually('the agenda is at rest', async () => (await stack.rows<{ n: number }>('orchestrator', `select count(*)::int as n from agenda where open and stream not like '~%'`))[0]?.n === 0);
   expect((await verify({ brokers: stack.brokers, databaseUrl: stack.stack.databaseUrl })).differences).toEqual([]);
+});
+
+test('a connection that is cut as it changes hands ends no process', async () => {
+  await createDatabase(stack.stack.databaseUrl, 'cut');
+  const source = await openDatabase({ url: databaseUrl(stack.stack.databaseUrl, 'cut'), applicationName: 'cut' });
+  try {
+    const runner = source.createQueryRunner();
+    const client = (await runner.connect()) as EventEmitter;
+    // The first word of it has its holder let go; what comes then is heard by nobody.
+    for (const word of ['terminating connection', 'Connection terminated unexpectedly']) expect(client.emit('error', new Error(word))).toBe(true);
+    expect(await source.query('select 1 as one')).toEqual([{ one: 1 }]);
+  } finally {
+    await source.destroy();
+  }
 });
 
 test('a write path that fails five hundred times leaves no connection in use', async () => {

@@ -15,6 +15,17 @@ export const exactTypes: pg.CustomTypesConfig = {
   getTypeParser: ((id: number, format?: 'text' | 'binary') => (id === INT8 ? exactBigint : pg.types.getTypeParser(id, format))) as typeof pg.types.getTypeParser,
 };
 
+/**
+ * What a cut connection says while nobody listens, in the moments in which it changes hands between pool and holder,
+ * would end the process. Whoever uses it next is told by its query.
+ */
+class PatientClient extends pg.Client {
+  constructor(config?: string | pg.ClientConfig) {
+    super(config);
+    this.on('error', () => undefined);
+  }
+}
+
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database` */
   readonly url: string;
@@ -42,6 +53,7 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
     // Without a listener a cut idle connection would end the process.
     poolErrorHandler: () => undefined,
     extra: {
+      Client: PatientClient,
       types: exactTypes,
       application_name: options.applicationName,
       connectionTimeoutMillis: 10_000,
