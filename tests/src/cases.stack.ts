@@ -1,10 +1,10 @@
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import { runProgram } from '@holdfast/cli';
 import { topics, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, HoldfastClient, MayHaveApplied, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
+import { cli, type Said } from './support/cli.js';
 import { eventually } from './support/eventually.js';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
@@ -65,33 +65,11 @@ const agentOf = (tool: typeof charge) =>
   defineAgent({ name: `asks-${tool.name}`, version: '1', input: order, output: receipt, run: (run, input) => run.call(tool, input) });
 const agents = { charge: agentOf(charge), wire: agentOf(wire), prompt: agentOf(prompt), slow: agentOf(slow) };
 
-interface Said {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
 let stack: TestStack;
 let worker: ServedWorker | undefined;
 let client: HoldfastClient;
 
-/** The command with what it says and its exit code, in this process: one start of node for each would be most of the time. */
-async function cases(...args: string[]): Promise<Said> {
-  const out: string[] = [];
-  const err: string[] = [];
-  const spies = [
-    jest.spyOn(process.stdout, 'write').mockImplementation((text) => out.push(String(text)) > 0),
-    jest.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0),
-  ];
-  process.exitCode = 0;
-  try {
-    const code = await runProgram(['cases', ...args]);
-    return { code, out: out.join(''), err: err.join('') };
-  } finally {
-    process.exitCode = 0;
-    for (const spy of spies) spy.mockRestore();
-  }
-}
+const cases = (...args: string[]): Promise<Said> => cli('cases', ...args);
 
 async function json(...args: string[]): Promise<{ code: number; said: { readonly [member: string]: Json } }> {
   const { code, out, err } = await cases(...args, '--json');

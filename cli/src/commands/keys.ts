@@ -33,7 +33,7 @@ export function addKeys(program: Command): void {
     .requiredOption('--role <role...>', `roles: ${ROLES.join(', ')}; others count where a contract asks for them`)
     .option('--tenant <tenant>', 'whose runs it sees', 'default')
     .option('--tool <name...>', 'tools that it may decide about (default: all)')
-    .option('--amount-max <amount>', 'largest amount that it may approve (default: any)')
+    .option('--amount-max <amount>', 'largest amount that it may approve (default: no limit)')
     .option('--expires <time>', 'when it ends, from now: 30m, 12h, 90d (default: never)')
     .option('--json', 'print JSON')
     .action(create);

@@ -11,7 +11,7 @@ export interface Principal {
   readonly roles: readonly string[];
   /** Tools that it may decide about; null: all. */
   readonly tools: readonly string[] | null;
-  /** Largest amount that it may decide about; null: any. */
+  /** Largest amount that it may decide about; null: no limit. */
   readonly amountMax: number | null;
 }
 
