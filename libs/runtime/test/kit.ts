@@ -135,11 +135,13 @@ export async function turns(works: readonly LaneWork<Counter>[], options: { jour
       random: { next: () => 0.5, uuid: () => 'u' },
       load: (streams) => Promise.resolve(new Map(streams.map((stream) => [stream, (options.journal ?? []).filter((row) => row.stream === stream && row.topic === OWN)]))),
       lock: (keys) => Promise.resolve(new Map(keys.map((key) => [key, options.rows?.get(key) ?? null]))),
-      count: (what, because) => counts.push(`${what}: ${because}`),
     },
     works,
   );
-  for (const { apply } of decided) apply();
+  for (const { apply, counted } of decided) {
+    apply();
+    counts.push(...counted.map(({ what, because }) => `${what}: ${because}`));
+  }
   return decided.map((one) => ({ decided: one, rows: one.write.rows, counts }));
 }
 
