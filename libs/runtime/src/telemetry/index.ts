@@ -1,4 +1,5 @@
 export { traced } from './log.js';
+export { listMetrics, type ListedMetric } from './listed.js';
 export { LoopTracer } from './loop-tracer.js';
 export { gauge, LoopMetrics, loopGauges, openRegistry, poolGauge, type LoopSources, type PoolUse } from './metrics.js';
 export { together } from './observers.js';

@@ -242,5 +242,5 @@ function commandIn(data: Json): string | null {
   return typeof name === 'string' && !name.includes('\u0000') ? name : null;
 }
 
-/** An `int[]` as text, since arrays of arrays can't be passed as one parameter. */
-const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',')}}`;
+/** An `int[]` as text: what answers step 3 by its part 1 (`3~1`) comes right behind it. Text, since arrays of arrays can't be passed as one parameter. */
+const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',').replaceAll('~', ',0,')}}`;
