@@ -253,6 +253,14 @@ test('an event that is missing in a run’s stream is counted', async () => {
   expect(found.series.some(({ compensationsOpen, unknownsOpen, staleRejections }) => [compensationsOpen, unknownsOpen, staleRejections].some((n) => Number(n) > 0))).toBe(true);
 });
 
+test('cases and compensations stand in the traces of their runs', async () => {
+  const within = (run: string, name: string): Promise<ReceivedSpan> => eventually(`the span ${name} of ${run}`, () => otlp.spans(traceOf(run)).find((span) => span.name === name));
+  expect(await within('doubt-1', 'case')).toMatchObject({ service: 'holdfast-reconciliation', parentSpanId: spanOf('doubt-1', 'step', '1'), attributes: { 'holdfast.verdict': 'not_applied', 'holdfast.by': 'person' } });
+  expect(await within('failing-1', 'compensation')).toMatchObject({ service: 'holdfast-compensation', attributes: { 'holdfast.standing': 'failed' } });
+  expect(await within('failing-1', 'compensation plan')).toMatchObject({ parentSpanId: spanOf('failing-1'), attributes: { 'holdfast.status': 'compensation_failed' } });
+  expect(otlp.bodies.filter((body) => body.includes(SECRET) || body.includes('the line went dead') || body.includes('call 17'))).toEqual([]);
+});
+
 test('a line of a log that names a run names its trace', async () => {
   const lines = (await Promise.all(SERVICES.map((name) => stack.log(stack.service(name))))).flat();
   expect(lines).toContainEqual(expect.objectContaining({ level: 40, service: 'ledger', run: 'doubt-1', step: '1', event: 'DuplicateEffectDetected', trace: traceOf('doubt-1') }));
