@@ -63,6 +63,24 @@ describe('where traces are kept', () => {
     for (let i = 0; i < 100; i += 1) tracing?.span({ trace: traceOf('s'), span: spanOf('s', i), parent: null, name: 'n', kind: 'internal', startedAt: 1, endedAt: 0, attributes: {} });
     await expect(tracing?.close()).resolves.toBeUndefined();
   });
+
+  test('a receiver that refuses them is told of once, however many are lost', async () => {
+    let refused = 0;
+    const server = createServer((request, response) => {
+      request.resume().on('end', () => {
+        refused += 1;
+        response.writeHead(400).end();
+      });
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const troubles: string[] = [];
+    const tracing = await openTracing('counter', 'counter-1', `http://127.0.0.1:${(server.address() as AddressInfo).port}`, (error) => troubles.push(error));
+    for (let i = 0; i < 1200; i += 1) tracing?.span({ trace: traceOf('s'), span: spanOf('s', i), parent: null, name: 'n', kind: 'internal', startedAt: 1, endedAt: 2, attributes: {} });
+    await tracing?.close();
+    server.close();
+    expect(refused).toBeGreaterThan(1);
+    expect(troubles).toHaveLength(1);
+  });
 });
 
 describe('what is counted', () => {

@@ -44,7 +44,7 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
   await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
   const database = await openGatewayDatabase(settings.HOLDFAST_DATABASE_URL, `holdfast-${instance}`);
   const writer = await createWriter({ brokers, clientId: instance });
-  const tracing = await openTracing('gateway', instance, settings.HOLDFAST_OTLP);
+  const tracing = await openTracing('gateway', instance, settings.HOLDFAST_OTLP, (error) => log.warn({ error }, 'spans can’t be delivered, and are dropped'));
   const stopping = new AbortController();
   const parts = { settings, brokers, log, database, writer, source: `holdfast-gateway/${instance}`, stopping: stopping.signal, tracing };
   const app = await NestFactory.create<NestExpressApplication>(GatewayModule.with(parts), { logger: ['error', 'warn'], abortOnError: false, bodyParser: false });

@@ -31,7 +31,7 @@ export function poolOf(database: DataSource): PoolUse {
 /** Traces, metrics, health and notes of a service that runs the loop: each only where it is asked for. */
 export async function watch({ settings, instance, log, database }: { readonly settings: ServiceSettings; readonly instance: string; readonly log: Logger; readonly database: DataSource }, name: string): Promise<Watch> {
   const port = settings.HOLDFAST_HEALTH_PORT;
-  const tracing = await openTracing(name, instance, settings.HOLDFAST_OTLP);
+  const tracing = await openTracing(name, instance, settings.HOLDFAST_OTLP, (error) => log.warn({ error }, 'spans can’t be delivered, and are dropped'));
   const registry = port === undefined ? null : openRegistry(name, instance);
   let vitals: Vitals | null = null;
   let server: Server | null = null;

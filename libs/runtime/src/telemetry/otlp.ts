@@ -1,7 +1,7 @@
 import { SpanKind, SpanStatusCode, TraceFlags, type HrTime, type SpanContext } from '@opentelemetry/api';
 import { OTLPTraceExporter } from '@opentelemetry/exporter-trace-otlp-http';
 import { resourceFromAttributes, type Resource } from '@opentelemetry/resources';
-import { BatchSpanProcessor, type ReadableSpan, type SpanProcessor } from '@opentelemetry/sdk-trace';
+import { BatchSpanProcessor, type ReadableSpan, type SpanExporter, type SpanProcessor } from '@opentelemetry/sdk-trace';
 import type { SpanFacts, Tracing } from './tracing.js';
 
 const KINDS: Readonly<Record<SpanFacts['kind'], SpanKind>> = { internal: SpanKind.INTERNAL, server: SpanKind.SERVER, client: SpanKind.CLIENT, consumer: SpanKind.CONSUMER };
@@ -21,9 +21,10 @@ export class OtlpTracing implements Tracing {
   readonly #resource: Resource;
   readonly #processor: SpanProcessor;
 
-  constructor(service: string, instance: string, endpoint: string) {
+  constructor(service: string, instance: string, endpoint: string, onTrouble: (error: string) => void) {
     this.#resource = resourceFromAttributes({ 'service.name': service, 'service.namespace': 'holdfast', 'service.instance.id': instance });
-    this.#processor = new BatchSpanProcessor({ exporter: new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces` }), maxQueueSize: WAITING_MAX, maxExportBatchSize: 512, scheduledDelayMillis: SEND_EVERY_MS, exportTimeoutMillis: 10_000 });
+    const exporter = telling(new OTLPTraceExporter({ url: `${endpoint.replace(/\/+$/, '')}/v1/traces` }), onTrouble);
+    this.#processor = new BatchSpanProcessor({ exporter, maxQueueSize: WAITING_MAX, maxExportBatchSize: 512, scheduledDelayMillis: SEND_EVERY_MS, exportTimeoutMillis: 10_000 });
   }
 
   span(facts: SpanFacts): void {
@@ -59,4 +60,20 @@ export class OtlpTracing implements Tracing {
       droppedLinksCount: 0,
     };
   }
+}
+
+/** Says when spans can't be delivered: once, until they can again. */
+function telling(exporter: SpanExporter, onTrouble: (error: string) => void): SpanExporter {
+  let told = false;
+  return {
+    export: (spans, then) =>
+      exporter.export(spans, (result) => {
+        const failed = result.error !== undefined;
+        if (failed && !told) onTrouble(result.error?.message ?? 'unknown');
+        told = failed;
+        then(result);
+      }),
+    shutdown: () => exporter.shutdown(),
+    ...(exporter.forceFlush === undefined ? {} : { forceFlush: () => exporter.forceFlush?.() ?? Promise.resolve() }),
+  };
 }

@@ -24,10 +24,11 @@ export interface Tracing {
 
 /**
  * Opens the way to an OTLP/HTTP receiver; null, and nothing is loaded, where none is named.
- * `endpoint`: its base address, such as `http://collector:4318`.
+ * `endpoint`: its base address, such as `http://collector:4318`. `onTrouble`: told when spans can't be delivered, once until
+ * they can again.
  */
-export async function openTracing(service: string, instance: string, endpoint: string | undefined): Promise<Tracing | null> {
+export async function openTracing(service: string, instance: string, endpoint: string | undefined, onTrouble: (error: string) => void = () => undefined): Promise<Tracing | null> {
   if (endpoint === undefined || endpoint === '') return null;
   const { OtlpTracing } = await import('./otlp.js');
-  return new OtlpTracing(`holdfast-${service}`, instance, endpoint);
+  return new OtlpTracing(`holdfast-${service}`, instance, endpoint, onTrouble);
 }

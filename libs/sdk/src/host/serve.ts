@@ -72,7 +72,7 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
   const artifacts = options.artifacts ?? await artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
   const connection = { brokers, clientId: id };
   await ensurePoolTopics(brokers, pool);
-  const watching = await watchWorker({ worker: id, otlp: options.otlp ?? process.env['HOLDFAST_OTLP'], healthPort: portOf(options.healthPort ?? process.env['HOLDFAST_WORKER_HEALTH_PORT']), sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS });
+  const watching = await watchWorker({ worker: id, otlp: options.otlp ?? process.env['HOLDFAST_OTLP'], healthPort: portOf(options.healthPort ?? process.env['HOLDFAST_WORKER_HEALTH_PORT']), sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS, log });
   const parts: Omit<WorkerParts, 'writer'> = {
     id,
     pool,

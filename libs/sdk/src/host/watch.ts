@@ -29,17 +29,18 @@ export interface WatchOptions {
   readonly otlp: string | undefined;
   readonly healthPort: number | undefined;
   readonly sessionTimeoutMs: number;
+  readonly log: WorkerLog;
 }
 
 /** A worker that the group has not counted in for so many session time-outs is not ready. */
 const SILENT_SESSIONS = 3;
 
 /** Traces and metrics of a worker; what nobody asks for is never loaded. */
-export async function watchWorker({ worker, otlp, healthPort, sessionTimeoutMs }: WatchOptions): Promise<Watching> {
+export async function watchWorker({ worker, otlp, healthPort, sessionTimeoutMs, log }: WatchOptions): Promise<Watching> {
   if ((otlp === undefined || otlp === '') && healthPort === undefined) return { observer: undefined, serve: () => undefined, close: () => Promise.resolve() };
   const telemetry = await import('@holdfast/runtime/telemetry');
   const { HostSpans } = await import('./spans.js');
-  const tracing: Tracing | null = await telemetry.openTracing('worker', worker, otlp);
+  const tracing: Tracing | null = await telemetry.openTracing('worker', worker, otlp, (error) => log.warn('spans can’t be delivered, and are dropped', { error }));
   const registry = healthPort === undefined ? null : telemetry.openRegistry('worker', worker);
   const metrics = registry === null ? null : new telemetry.WorkerMetrics(registry);
   let closePages: () => void = () => undefined;
