@@ -102,8 +102,17 @@ describe('what is looked at now and then', () => {
     await lookAt(of, 12_000);
     expect(of.databaseSilentMs()).toBe(11_000);
     answers = 'at once';
-    await lookAt(of, 13_000);
+    await lookAt(of, 42_000);
     expect(of.databaseSilentMs()).toBe(0);
+  });
+
+  test('one look at a time: what never answers is not asked again and again', async () => {
+    let asked = 0;
+    const of = new Vitals({ clock, ping: () => (asked += 1, new Promise(() => undefined)), topics: ['a', 'b'], ends: () => (asked += 1, new Promise(() => undefined)), reached: () => reached });
+    for (let at = 1; at < 20; at += 1) await lookAt(of, at * 1000);
+    expect(asked).toBe(2);
+    await lookAt(of, 31_000);
+    expect(asked).toBe(4);
   });
 
   test('what can’t be read of the broker leaves standing what stood', async () => {

@@ -137,12 +137,6 @@ export class Loop<State, Event extends Message> {
     return this.#publisher?.oldestRowAt() ?? null;
   }
 
-  /** The end of a topic on each lane, by the broker's word. */
-  async ends(topic: string): Promise<ReadonlyMap<number, number>> {
-    const bounds = (await this.#group?.offsets(topic)) ?? new Map<number, { next: number }>();
-    return new Map([...bounds].map(([lane, { next }]) => [lane, next]));
-  }
-
   #silentMs(now: number): number {
     const age = this.#group?.heartbeatAgeMs() ?? null;
     if (age !== null) this.#heardAt = Math.max(this.#heardAt, now - age);

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import type { DataSource } from 'typeorm';
 import type { Logger } from 'pino';
+import { createEndsReader, type EndsReader } from '../kafka/index.js';
 import type { Loop } from '../loop/loop.js';
 import type { LoopObserver } from '../loop/observer.js';
 import { systemClock } from '../system.js';
@@ -10,7 +11,7 @@ import { noting } from './noted.js';
 import type { ServiceSettings } from './settings.js';
 
 /** What the watch looks at of a loop. */
-type Watched = Pick<Loop<never, never>, 'health' | 'counts' | 'reached' | 'ends' | 'unpublishedSince'>;
+type Watched = Pick<Loop<never, never>, 'health' | 'counts' | 'reached' | 'unpublishedSince'>;
 
 export interface Watch {
   readonly observer: LoopObserver | undefined;
@@ -29,17 +30,20 @@ export function poolOf(database: DataSource): PoolUse {
 }
 
 /** Traces, metrics, health and notes of a service that runs the loop: each only where it is asked for. */
-export async function watch({ settings, instance, log, database }: { readonly settings: ServiceSettings; readonly instance: string; readonly log: Logger; readonly database: DataSource }, name: string): Promise<Watch> {
+export async function watch({ settings, brokers, instance, log, database }: { readonly settings: ServiceSettings; readonly brokers: readonly string[]; readonly instance: string; readonly log: Logger; readonly database: DataSource }, name: string): Promise<Watch> {
   const port = settings.HOLDFAST_HEALTH_PORT;
   const tracing = await openTracing(name, instance, settings.HOLDFAST_OTLP, (error) => log.warn({ error }, 'spans can’t be delivered, and are dropped'));
   const registry = port === undefined ? null : openRegistry(name, instance);
   let vitals: Vitals | null = null;
   let server: Server | null = null;
+  let ends: EndsReader | null = null;
   return {
     observer: together([noting(log), ...(registry === null ? [] : [new LoopMetrics(registry)]), ...(tracing === null ? [] : [new LoopTracer(name, tracing)])]),
     serve: (loop, topics) => {
       if (port === undefined || registry === null) return;
-      const looking = new Vitals({ clock: systemClock, ping: () => database.query('select 1'), topics, ends: (topic) => loop.ends(topic), reached: () => loop.reached() });
+      const reader = createEndsReader({ brokers, clientId: instance });
+      ends = reader;
+      const looking = new Vitals({ clock: systemClock, ping: () => database.query('select 1'), topics, ends: (topic) => reader.ends(topic), reached: () => loop.reached() });
       vitals = looking;
       looking.start();
       const around = (): Around => ({ databaseSilentMs: looking.databaseSilentMs(), lagStuckMs: looking.lagStuckMs() });
@@ -61,6 +65,8 @@ export async function watch({ settings, instance, log, database }: { readonly se
       vitals?.stop();
       server?.close();
     },
-    close: async () => tracing?.close(),
+    close: async () => {
+      await Promise.all([ends?.close(), tracing?.close()]);
+    },
   };
 }

@@ -21,6 +21,8 @@ export interface Lag {
 /** How often it is looked, and how long one look may take, milliseconds. */
 const LOOK_EVERY_MS = 2000;
 const LOOK_WITHIN_MS = 10_000;
+/** After so long what never answered is asked again, on a connection that may be better. */
+const ASK_AGAIN_MS = 30_000;
 
 /**
  * Looks, now and then, at what the loop itself can't know: whether the database answers while nothing is written,
@@ -32,6 +34,7 @@ export class Vitals {
   readonly #standing = new Map<string, { offset: number; since: number }>();
   #answeredAt: number;
   #lag: readonly Lag[] = [];
+  readonly #underWay = new Map<string, number>();
   #cancel: () => void = () => undefined;
   #stopped = false;
 
@@ -72,12 +75,12 @@ export class Vitals {
   }
 
   async #database(): Promise<void> {
-    if (await this.#within(this.#parts.ping().then(() => true, () => false))) this.#answeredAt = this.#parts.clock.now();
+    if (await this.#once('database', () => this.#parts.ping().then(() => true, () => false))) this.#answeredAt = this.#parts.clock.now();
   }
 
   async #topics(): Promise<void> {
     const { topics, ends, reached } = this.#parts;
-    const read = await this.#within(Promise.all(topics.map(async (topic) => ({ topic, ends: await ends(topic) }))).catch(() => null));
+    const read = await this.#once('topics', () => this.#allEnds(topics, ends).catch(() => null));
     // A broker that does not answer is told by its silence; what stood still goes on standing.
     if (read === null || read === undefined) return;
     const held = reached();
@@ -100,7 +103,19 @@ export class Vitals {
     return place;
   }
 
-  async #within<T>(work: Promise<T>): Promise<T | undefined> {
+  /** One topic after the other: a broker that does not answer is asked once. */
+  async #allEnds(topics: readonly string[], ends: VitalsParts['ends']): Promise<{ readonly topic: string; readonly ends: ReadonlyMap<number, number> }[]> {
+    const all: { topic: string; ends: ReadonlyMap<number, number> }[] = [];
+    for (const topic of topics) all.push({ topic, ends: await ends(topic) });
+    return all;
+  }
+
+  /** Undefined where it takes too long; while it goes on all the same, it is not begun again: looking must not use up what it looks at. */
+  async #once<T>(what: string, begin: () => Promise<T>): Promise<T | undefined> {
+    const startedAt = this.#parts.clock.now();
+    if (startedAt - (this.#underWay.get(what) ?? -Infinity) < ASK_AGAIN_MS) return undefined;
+    this.#underWay.set(what, startedAt);
+    const work = begin().finally(() => this.#underWay.get(what) === startedAt && this.#underWay.delete(what));
     let cancel: () => void = () => undefined;
     const late = new Promise<undefined>((resolve) => {
       cancel = this.#parts.clock.after(LOOK_WITHIN_MS, () => resolve(undefined));
