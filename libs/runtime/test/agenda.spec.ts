@@ -158,6 +158,21 @@ describe('what was missed', () => {
     expect(agenda.takeDue(NOW + 50, 10, 9)).toEqual(['m0']);
   });
 
+  test('is never a look that was asked for: of these there may be too many for a moment', () => {
+    const agenda = missed(1);
+    for (const [i, stream] of ['a', 'b', 'c'].entries()) {
+      agenda.update(stream, open(NOW + 90_000, null), NOW);
+      agenda.wake(stream, NOW + i);
+    }
+    expect(agenda.takeDue(NOW + 5000, 2, 0)).toEqual(['a', 'b']);
+    agenda.update('c', open(NOW + 90_000, null), NOW + 5000);
+    expect(agenda.nextAt()).toBeLessThanOrEqual(NOW + 5000);
+    expect(agenda.overdue(NOW + 5000)).toBe(1);
+    expect(agenda.takeDue(NOW + 5000, 9, 0)).toEqual(['c']);
+    expect(agenda.takeDue(NOW + 5000, 9, 9)).toEqual(['m0']);
+    expect(agenda.takeDue(NOW + 5000, 9, 9)).toEqual([]);
+  });
+
   test('keeps its place when something else happens to the stream, and its look when one was asked for', () => {
     const agenda = missed(2);
     agenda.wake('m1', NOW + 10);

@@ -181,12 +181,12 @@ test('after an outage missed timers are taken at a pace, a portion at once, whil
     await until(() => appended.some(({ progress: { offsets } }) => offsets[WISHES] === offset + 1), 'what came in is decided');
   }
   expect(missed()).toHaveLength(10); // However often the loop came round meanwhile.
-  now += 1000;
+  now += 100;
   void arrive(wish(20, 'fresh20', { does: 'open' }));
   await until(() => missed().length > 10, 'more are looked at');
   // Both lanes have their part.
   expect(new Set(missed().map((stream) => stream.split('/')[0])).size).toBe(2);
-  expect(missed().length).toBeLessThanOrEqual(20);
+  expect(missed().length).toBeLessThanOrEqual(30);
 });
 
 test('a lane with a backlog leaves another lane its share of each turn', async () => {

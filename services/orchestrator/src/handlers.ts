@@ -231,13 +231,14 @@ export class RunHandlers {
     this.#grant(stream, run.tenant, turn);
   };
 
-  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said. */
+  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said; the lane's holder hears again which tools are held still. */
   reopen = (stream: string, turn: RunTurn): void => {
     const lane = turn.state(stream);
     if (lane.status !== 'lane') return tellAgain(stream, turn.tenantOf(stream), turn);
     const { worker, agents, offset, generation, at, rebuilt } = lane;
     const pool = Pool.parse(stream.split('/')[1]);
     turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
+    tellHeldTools(turn, pool);
   };
 
   /** A grant of this orchestrator, read back while its journal is rebuilt. */

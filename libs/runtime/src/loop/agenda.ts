@@ -15,6 +15,8 @@ interface Entry {
   /** As the database has it; null when it has none. */
   stored: Omit<AgendaEntry, 'stream'> | null;
   now: Omit<AgendaEntry, 'stream'>;
+  /** When the database said that it is due, as the lane was taken: its own time, or a look that was asked for. Kept until it has been taken. */
+  loadedAt: number | null;
   /** A look asked for from outside the state; kept until it has been taken. */
   wakeAt: number | null;
   /** Time of the one alarm that counts; older ones in the queue are stale. */
@@ -37,14 +39,16 @@ export class Agenda {
   /** Streams at rest that the database still has as open, with the time since when. */
   readonly #closing = new Map<string, number>();
   /** Alarms that were missed, the oldest first. Those whose stream is no longer marked so are stale. */
-  #overdue: string[] = [];
-  #overdueFrom = 0;
+  readonly #overdue = new Fifo();
+  /** Looks that were asked for and not taken yet, since there were too many: that is no outage. */
+  readonly #late = new Fifo();
 
   /** Takes an entry of the database. `at`: when it is looked at first, where that is not its own time. */
   load(entry: AgendaEntry, at = entry.dueAt): void {
     const { stream, ...value } = entry;
-    this.#entries.set(stream, { stored: value, now: value, wakeAt: null, alarmAt: null, overdue: false });
-    if (at !== null) this.wake(stream, at);
+    const loaded: Entry = { stored: value, now: value, loadedAt: at, wakeAt: null, alarmAt: null, overdue: false };
+    this.#entries.set(stream, loaded);
+    if (at !== null) this.#setAlarm(loaded, stream, at);
   }
 
   /** Takes note of a stream's agenda after its state changed; returns what must be written with it. */
@@ -52,24 +56,22 @@ export class Agenda {
     let entry = this.#entries.get(stream);
     if (entry === undefined) {
       if (!value.open) return null;
-      entry = { stored: null, now: value, wakeAt: null, alarmAt: null, overdue: false };
+      entry = { stored: null, now: value, loadedAt: null, wakeAt: null, alarmAt: null, overdue: false };
       this.#entries.set(stream, entry);
     }
     entry.now = value;
     if (!value.open) {
-      entry.alarmAt = null;
-      entry.wakeAt = null;
-      entry.overdue = false;
+      taken(entry, stream);
       if (entry.stored?.open === true) this.#closing.set(stream, this.#closing.get(stream) ?? now);
       else this.#entries.delete(stream);
       return null;
     }
     this.#closing.delete(stream);
-    const times = [value.dueAt ?? Infinity, entry.wakeAt ?? Infinity];
-    const missed = (at: number): boolean => at < now - OVERDUE_AFTER_MS;
-    if (times.some(missed)) this.#miss(entry, stream);
-    else entry.overdue = false;
-    const at = Math.min(...times.filter((time) => !missed(time)));
+    const own = [value.dueAt ?? Infinity, entry.loadedAt ?? Infinity];
+    const isMissed = (at: number): boolean => at < now - OVERDUE_AFTER_MS;
+    entry.overdue ||= own.some(isMissed) && this.#miss(stream);
+    if (!own.some(isMissed)) entry.overdue = false;
+    const at = Math.min(...own.filter((time) => !isMissed(time)), entry.wakeAt ?? Infinity);
     if (at === Infinity) entry.alarmAt = null;
     else this.#setAlarm(entry, stream, at);
     return this.#needsWriting(entry) ? { stream, ...value } : null;
@@ -117,34 +119,32 @@ export class Agenda {
   takeDue(now: number, limit: number, overdueMax = Infinity): string[] {
     const due: string[] = [];
     this.#sortOut(now);
+    this.#late.take(() => due.length < limit, (stream) => {
+      const entry = this.#entries.get(stream);
+      if (entry?.wakeAt !== null && entry !== undefined) due.push(taken(entry, stream));
+    });
     for (let alarm = this.#alarms.peek(); due.length < limit && alarm !== undefined && alarm.at <= now; alarm = this.#alarms.peek()) {
       this.#alarms.pop();
       const entry = this.#ringing(alarm);
       if (entry !== undefined) due.push(taken(entry, alarm.stream));
     }
     const most = Math.min(limit, due.length + overdueMax);
-    while (due.length < most && this.#overdueFrom < this.#overdue.length) {
-      const stream = this.#overdue[this.#overdueFrom] ?? '';
-      this.#overdueFrom += 1;
+    this.#overdue.take(() => due.length < most, (stream) => {
       const entry = this.#entries.get(stream);
       if (entry?.overdue === true) due.push(taken(entry, stream));
-    }
-    if (this.#overdueFrom === this.#overdue.length) {
-      this.#overdue = [];
-      this.#overdueFrom = 0;
-    }
+    });
     return due;
   }
 
   /** When the next alarm goes off, epoch milliseconds; those that were missed are not asked. */
   nextAt(): number | null {
-    return this.#alarms.peek()?.at ?? null;
+    return this.#late.size > 0 ? 0 : (this.#alarms.peek()?.at ?? null);
   }
 
   /** How many alarms were missed by now and not taken yet; at most a few too many. */
   overdue(now: number): number {
     this.#sortOut(now);
-    return this.#overdue.length - this.#overdueFrom;
+    return this.#overdue.size;
   }
 
   open(tag?: string): string[] {
@@ -166,14 +166,19 @@ export class Agenda {
       const entry = this.#ringing(alarm);
       if (entry === undefined) continue;
       entry.alarmAt = null;
-      this.#miss(entry, alarm.stream);
+      if (alarm.at === entry.wakeAt) {
+        this.#late.add(alarm.stream);
+        continue;
+      }
+      entry.overdue ||= this.#miss(alarm.stream);
+      if (entry.wakeAt !== null) this.#setAlarm(entry, alarm.stream, entry.wakeAt);
     }
   }
 
   /** Sets a stream among those whose time was missed. Another time that it has is kept all the same. */
-  #miss(entry: Entry, stream: string): void {
-    if (!entry.overdue) this.#overdue.push(stream);
-    entry.overdue = true;
+  #miss(stream: string): true {
+    this.#overdue.add(stream);
+    return true;
   }
 
   #ringing({ stream, at }: Alarm): Entry | undefined {
@@ -190,7 +195,32 @@ export class Agenda {
 /** Whatever it was due for, one look serves. */
 function taken(entry: Entry, stream: string): string {
   entry.alarmAt = null;
+  entry.loadedAt = null;
   entry.wakeAt = null;
   entry.overdue = false;
   return stream;
+}
+
+/** First in, first out, for very many. */
+class Fifo {
+  #items: string[] = [];
+  #from = 0;
+
+  get size(): number {
+    return this.#items.length - this.#from;
+  }
+
+  add(item: string): void {
+    this.#items.push(item);
+  }
+
+  take(goesOn: () => boolean, each: (item: string) => void): void {
+    for (let item = this.#items[this.#from]; item !== undefined && goesOn(); item = this.#items[this.#from]) {
+      this.#from += 1;
+      each(item);
+    }
+    if (this.#from < this.#items.length) return;
+    this.#items = [];
+    this.#from = 0;
+  }
 }

@@ -163,11 +163,14 @@ export class Loop<State, Event extends Message> {
         }
         continue;
       }
-      this.#busySince = this.#options.clock.now();
+      const { clock } = this.#options;
+      const began = clock.now();
+      this.#busySince = began;
       await this.#turn(works);
+      this.#pace.turned(clock.now(), Math.max(0, clock.now() - began));
       // Under load a moment's wait makes the next turn larger: fewer commits, produces and fetches for the same messages.
-      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(this.#options.clock, LINGER_MS);
-      lastWrite = this.#options.clock.now();
+      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(clock, LINGER_MS);
+      lastWrite = clock.now();
     }
   }
 

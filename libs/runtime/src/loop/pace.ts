@@ -1,15 +1,20 @@
 /** So many portions a second overdue work is taken in. */
 const PORTIONS_A_SECOND = 20;
+/** Milliseconds. */
+const REST_MOST_MS = 1000;
 
 /**
- * At which pace an instance takes what an outage has left behind: a rate that lies below what it can do, in
- * small portions, so that what comes in meanwhile finds it free. What was not taken is not saved up.
+ * At which pace an instance takes what an outage has left behind: below what it can do, so that what comes in
+ * meanwhile finds it free. That is a rate, in small portions, and at most half of its time: after a turn with
+ * such work as long again without. What can't be taken in time is made up for, a second's worth at most.
  */
 export class Pace {
   readonly #perSecond: number;
   readonly #portion: number;
   #left: number;
-  #at = -Infinity;
+  #at: number | null = null;
+  #taken = 0;
+  #notBefore = -Infinity;
 
   /** `perSecond`: at least 1. */
   constructor(perSecond: number) {
@@ -18,20 +23,28 @@ export class Pace {
     this.#left = this.#portion;
   }
 
-  /** How many of so many may be taken now. */
+  /** How many of so many may be taken now. Asked while there are none, it saves nothing up. */
   allows(wanted: number, now: number): number {
     this.#refill(now);
-    return this.#left >= this.#need(wanted) ? Math.min(wanted, Math.floor(this.#left)) : 0;
+    if (wanted === 0) this.#left = Math.min(this.#left, this.#portion);
+    return now >= this.#notBefore && this.#left >= this.#need(wanted) ? Math.min(wanted, Math.floor(this.#left)) : 0;
   }
 
   take(count: number): void {
     this.#left -= count;
+    this.#taken += count;
+  }
+
+  /** A turn is over at `now`, and took so many milliseconds. */
+  turned(now: number, tookMs: number): void {
+    if (this.#taken > 0) this.#notBefore = now + Math.min(REST_MOST_MS, tookMs);
+    this.#taken = 0;
   }
 
   /** When some of so many may be taken, epoch milliseconds. */
   readyAt(wanted: number, now: number): number {
     this.#refill(now);
-    return now + Math.max(0, Math.ceil(((this.#need(wanted) - this.#left) * 1000) / this.#perSecond));
+    return Math.max(this.#notBefore, now + Math.max(0, Math.ceil(((this.#need(wanted) - this.#left) * 1000) / this.#perSecond)));
   }
 
   #need(wanted: number): number {
@@ -39,8 +52,9 @@ export class Pace {
   }
 
   #refill(now: number): void {
-    // A clock that was set back brings nothing, and takes nothing.
-    if (now > this.#at) this.#left = Math.min(this.#portion, this.#left + ((now - this.#at) * this.#perSecond) / 1000);
+    const before = this.#at ?? now;
+    if (now < before) this.#notBefore = now; // The clock was set back: that brings nothing, and takes nothing.
+    else this.#left = Math.min(Math.max(this.#portion, this.#perSecond), this.#left + ((now - before) * this.#perSecond) / 1000);
     this.#at = now;
   }
 }
