@@ -48,7 +48,8 @@ beforeAll(async () => {
 }, STACK_LIMIT_MS);
 
 afterAll(async () => {
-  for (const name of ['HOLDFAST_BROKERS', 'HOLDFAST_DATABASE_URL', 'HOLDFAST_OPERATOR', 'NO_COLOR']) delete process.env[name];
+  delete process.env['HOLDFAST_BROKERS'];
+  delete process.env['HOLDFAST_DATABASE_URL'];
   await client?.close();
   await served?.stop({ graceMs: 0 });
   await stack?.stop();

@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals';
+import { chainHash } from '../src/loop/chain.js';
 import { Loop } from '../src/loop/loop.js';
 import type { LaneGroup, LaneGroupHandlers, LogRecord } from '../src/ports.js';
 import type { LaneWrite, Store } from '../src/store/types.js';
@@ -217,6 +218,28 @@ test('a lane with a backlog leaves another lane its share of each turn', async (
   const [first, second] = [taken[1]?.find(({ lane }) => lane === LANE), taken[1]?.find(({ lane }) => lane === OTHER)];
   expect(second).toEqual({ lane: OTHER, offset: 1 });
   expect(first?.offset).toBeLessThan(BACKLOG);
+});
+
+test.each([
+  ['an event that only a newer version knows', { type: 'Painted' }, /stream s: this version can’t take in its Painted/],
+  ['a row that was altered', { data: '{"tag":"u"}' }, /altered outside Holdfast/],
+])('%s in a stream stops its lane with the reason and drops nothing; other lanes go on', async (_, over, reason) => {
+  const row = { lane: LANE, seq: 1, topic: 'counter.events', prev: 0, stream: 's', type: 'Opened', version: 1, time: 1, tenant: 'acme', trace: null, data: '{"tag":"t"}', ...over };
+  // Whoever wrote a new type also chained it; whoever altered a row did not.
+  const damaged = { ...row, hash: chainHash('', { ...row, data: '{"tag":"t"}' }) };
+  let opened = 0;
+  const { loop, alarms, appended, arrive, assign } = loopOn({
+    store: { loadStreams: (_topic, streams) => Promise.resolve(new Map(streams.map((stream) => [stream, stream === 's' ? [damaged] : []]))) },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened += 1) },
+  });
+  await loop.start();
+  assign(1);
+  await until(() => opened > 0, 'the lanes are open');
+  void arrive(wish(0, 's', { does: 'add' }));
+  void arrive(wish(0, 'fine', { does: 'open' }, { lane: OTHER }));
+  await until(() => alarms.length > 0 && appended.some(({ progress: { lane } }) => lane === OTHER), 'one lane stops, the other goes on');
+  expect(loop.health().halted).toEqual([{ lane: LANE, reason: expect.stringMatching(reason) }]);
+  expect(appended.filter(({ progress: { lane } }) => lane === LANE)).toEqual([]);
 });
 
 test('what is committed while its lane is given up is left to whoever takes the lane: rows before it may have been dropped', async () => {

@@ -229,6 +229,7 @@ export class Loop<State, Event extends Message> {
             return locked.rows;
           },
           count: (what, because) => this.count(what, because),
+          halt: (lane, reason) => this.#halt(lane, reason),
         },
         works,
       ).catch(async (error: unknown) => {
@@ -238,6 +239,7 @@ export class Loop<State, Event extends Message> {
       }),
     );
     if (turn === null) return;
+    if (turn.length === 0) return (locked as LockedStore | null)?.rollback();
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
