@@ -1,3 +1,4 @@
+import { unreachable } from '@holdfast/kernel';
 import { encodeHeaders, message, type Envelope, type MessageOf } from '@holdfast/protocol';
 import { z } from 'zod';
 import { Inspector } from '../src/loop/inbound.js';
@@ -38,6 +39,8 @@ const evolve = (state: Counter, event: CounterEvent): Counter => {
       return { ...state, n: state.n + event.data.n };
     case 'Closed':
       return { ...state, open: false };
+    default:
+      return unreachable(event);
   }
 };
 
@@ -145,6 +148,9 @@ export async function turns(works: readonly LaneWork<Counter>[], options: TurnsO
       load: (streams) => Promise.resolve(new Map(streams.map((stream) => [stream, (options.journal ?? []).filter((row) => row.stream === stream && row.topic === OWN)]))),
       lock: (keys) => Promise.resolve(new Map(keys.map((key) => [key, options.rows?.get(key) ?? null]))),
       observer: options.observer,
+      halt: ({ id }, reason) => {
+        throw Object.assign(new Error(reason), { name: 'Halted', lane: id });
+      },
     },
     works,
   );

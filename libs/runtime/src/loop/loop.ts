@@ -3,8 +3,10 @@ import { crashPoint } from '../crash-point.js';
 import type { Assignment, LaneGroup, LogRecord } from '../ports.js';
 import { JournalReplaced, type LaneWrite, type LockedStore } from '../store/types.js';
 import { pause } from '../system.js';
-import type { Lane } from './lane.js';
+import { collect } from './collect.js';
+import { sleeps, type Lane } from './lane.js';
 import { Publisher } from './publisher.js';
+import { Pace } from './pace.js';
 import type { LoopHealth, LoopOptions } from './options.js';
 import { factsOf } from './turn-facts.js';
 import type { Cached } from './streams.js';
@@ -16,9 +18,6 @@ import { Inspector } from './inbound.js';
 
 export type { LoopHealth, LoopOptions };
 
-/** Messages and timers taken in one turn, over all lanes. */
-const TURN_MESSAGES_MAX = 4000;
-const TURN_TIMERS_MAX = 2000;
 /** From how many messages on a turn counts as busy, and how long the loop then waits for more, milliseconds. */
 const BUSY_MESSAGES = 24;
 const LINGER_MS = 5;
@@ -31,11 +30,8 @@ const FLUSH_MS = 5000;
 /** How long marks that led to no row may wait for a transaction of their own. */
 const QUIET_WRITE_MS = 500;
 const QUIET_CLOSINGS_MAX = 500;
-/** At this pace the streams of a lane just taken are looked at. */
-const LOOK_EVERY_MS = 2;
-
-/** Open, and wanted by nothing but its own time: its state is folded again when that has come. */
-const sleeps = ({ tag, dueAt }: { readonly tag: string | null; readonly dueAt: number | null }): boolean => tag === null && dueAt !== null;
+/** At this pace timers are taken whose time was missed: below what an instance can do, so that new work goes on beside them. */
+const OVERDUE_PER_SECOND = 200;
 
 /**
  * The loop of one instance: take everything that has arrived on its lanes and every timer now due,
@@ -63,12 +59,15 @@ export class Loop<State, Event extends Message> {
   #heardAt: number;
   /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
   readonly #furthest = new Map<number, number>();
+  readonly #pace: Pace;
+  #turns = 0;
 
   constructor(options: LoopOptions<State, Event>) {
     this.#options = options;
     this.#heardAt = options.clock.now();
     this.#inspector = new Inspector(options.service, options.laneOf);
     this.#telling = new Telling(options.clock, (end) => this.count('progress told', end));
+    this.#pace = new Pace(options.overduePerSecond ?? OVERDUE_PER_SECOND);
   }
 
   async start(): Promise<void> {
@@ -163,11 +162,14 @@ export class Loop<State, Event extends Message> {
         }
         continue;
       }
-      this.#busySince = this.#options.clock.now();
+      const { clock } = this.#options;
+      const began = clock.now();
+      this.#busySince = began;
       await this.#turn(works);
+      this.#pace.turned(clock.now(), Math.max(0, clock.now() - began));
       // Under load a moment's wait makes the next turn larger: fewer commits, produces and fetches for the same messages.
-      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(this.#options.clock, LINGER_MS);
-      lastWrite = this.#options.clock.now();
+      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(clock, LINGER_MS);
+      lastWrite = clock.now();
     }
   }
 
@@ -177,8 +179,14 @@ export class Loop<State, Event extends Message> {
     const now = clock.now();
     const unwritten = [...this.#lanes.values()].some((lane) => !lane.gone && (lane.published !== lane.progress.published || lane.agenda.hasClosing()));
     const quietAt = unwritten ? lastWrite + QUIET_WRITE_MS : Infinity;
+    let overdue = 0;
     let alarmAt = Infinity;
-    for (const lane of this.#lanes.values()) if (lane.halted === null && lane.caughtUp()) alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
+    for (const lane of this.#lanes.values()) {
+      if (lane.halted !== null || !lane.caughtUp()) continue;
+      overdue += lane.agenda.overdue(now);
+      alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
+    }
+    if (overdue > 0) alarmAt = Math.min(alarmAt, this.#pace.readyAt(overdue, now));
     return new Promise((resolve) => {
       const at = Math.min(quietAt, alarmAt, now + 1000);
       const cancel = clock.after(Math.max(0, at - now), () => resolve(quietAt <= clock.now() ? 'quiet' : 'work'));
@@ -190,22 +198,10 @@ export class Loop<State, Event extends Message> {
   }
 
   #collect(): LaneWork<State>[] {
-    const now = this.#options.clock.now();
-    const works: LaneWork<State>[] = [];
-    let room = TURN_MESSAGES_MAX;
-    let timers = TURN_TIMERS_MAX;
-    for (const lane of this.#lanes.values()) {
-      if (lane.halted !== null || lane.gone) continue;
-      const records = lane.inbox.length <= room ? lane.inbox : lane.inbox.slice(0, room);
-      lane.inbox = lane.inbox.length <= room ? [] : lane.inbox.slice(room);
-      room -= records.length;
-      // Old deadlines must not fire before what has arrived meanwhile is read: else they look like unknowns.
-      const due = lane.caughtUp() ? lane.agenda.takeDue(now, timers) : [];
-      timers -= due.length;
-      if (records.length > 0 || due.length > 0) works.push({ lane, records, due });
-    }
-    const taken = works.reduce((sum, { records }) => sum + records.length, 0);
-    this.#waiting -= taken;
+    this.#turns += 1;
+    const lanes = [...this.#lanes.values()].filter(({ halted, gone }) => halted === null && !gone);
+    const works = collect(lanes, this.#pace, this.#options.clock.now(), this.#turns);
+    this.#waiting -= works.reduce((sum, { records }) => sum + records.length, 0);
     if (this.#waiting < INBOX_MAX) this.#makeRoom();
     return works;
   }
@@ -233,6 +229,7 @@ export class Loop<State, Event extends Message> {
             return locked.rows;
           },
           observer,
+          halt: (lane, reason) => this.#halt(lane, reason),
         },
         works,
       ).catch(async (error: unknown) => {
@@ -242,6 +239,7 @@ export class Loop<State, Event extends Message> {
       }),
     );
     if (turn === null) return;
+    if (turn.length === 0) return (locked as LockedStore | null)?.rollback();
     const decidedAt = clock.now();
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
@@ -400,13 +398,7 @@ export class Loop<State, Event extends Message> {
       const { lane, missing } = laneFrom<State>(service.name, mine, ends);
       // What was committed and not known to be published goes out first, in order, before anything new.
       await this.#publisher?.enqueueRest((after) => store.rowsAfter(lane.id, after, 1000), lane.published);
-      const now = this.#options.clock.now();
-      for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
-        lane.agenda.load(entry);
-        // A stream that came to rest just before its holder died still stands as open: each is looked at, a few
-        // at a time. One that nobody can want before its time is looked at then; there may be very many of these.
-        if (!sleeps(entry)) lane.agenda.wake(entry.stream, now + i * LOOK_EVERY_MS);
-      }
+      lane.load(await store.openStreams(lane.id), this.#options.clock.now());
       this.#lanes.set(lane.id, lane);
       if (missing !== null) this.#halt(lane, missing);
       taken.push(lane);

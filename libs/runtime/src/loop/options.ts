@@ -15,6 +15,8 @@ export interface LoopOptions<State, Event extends Message> {
   readonly join: (handlers: LaneGroupHandlers) => LaneGroup;
   /** Makes topics that publishing may be missing. */
   readonly repair: (topics: readonly string[]) => Promise<void>;
+  /** Timers a second that are taken after an outage, beside what comes due meanwhile; default 200. */
+  readonly overduePerSecond?: number;
   readonly observer?: LoopObserver | undefined;
   readonly onAlarm: (what: string, detail: Record<string, unknown>) => void;
   readonly onFatal: (error: Error) => void;

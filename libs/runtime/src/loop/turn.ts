@@ -6,7 +6,7 @@ import type { Inspected, Inspector } from './inbound.js';
 import type { Lane } from './lane.js';
 import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
-import { DamagedHistory, foldRows } from './streams.js';
+import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
 /** What one lane brings into a turn. */
 export interface LaneWork<State> {
@@ -35,6 +35,17 @@ export interface TurnContext<State, Event extends Message> {
   readonly load: (streams: readonly string[]) => Promise<Map<string, JournalRow[]>>;
   readonly lock: (keys: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
   readonly observer?: LoopObserver | undefined;
+  /** A lane can't go on with what its journal holds: nothing of it is decided, and nothing passed over. */
+  readonly halt: (lane: Lane<State>, reason: string) => void;
+}
+
+/** Nothing can be decided on a history that can't be trusted or understood; the other lanes go on. */
+class Blocked<State> extends Error {
+  readonly lane: Lane<State>;
+  constructor(lane: Lane<State>, reason: string) {
+    super(reason);
+    this.lane = lane;
+  }
 }
 
 interface Read<State, Event extends Message> {
@@ -47,15 +58,24 @@ interface Read<State, Event extends Message> {
 /** Inspects, loads and decides one turn. Where a handler asks for what was not fetched, it is fetched and the turn begun anew. */
 export async function decideTurn<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[]): Promise<Decided<State>[]> {
   const extraLocks = new Set<string>();
-  for (;;) {
+  let wanted: string | null = null;
+  for (let going = works; going.length > 0; ) {
     try {
-      return await attempt(context, works, extraLocks);
+      if (wanted !== null) await loadInto(context, new Map(going.map(({ lane }) => [lane, new Set([wanted ?? ''])])));
+      wanted = null;
+      return await attempt(context, going, extraLocks);
     } catch (error) {
+      if (error instanceof Blocked) {
+        context.halt(error.lane as Lane<State>, error.message);
+        going = going.filter(({ lane }) => lane !== error.lane);
+        continue;
+      }
       if (!(error instanceof Missing)) throw error;
       if (error.what === 'lock') extraLocks.add(error.id);
-      else await loadInto(context, new Map(works.map(({ lane }) => [lane, new Set([error.id])])));
+      else wanted = error.id;
     }
   }
+  return [];
 }
 
 async function attempt<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[], extraLocks: ReadonlySet<string>): Promise<Decided<State>[]> {
@@ -106,8 +126,7 @@ async function loadInto<State, Event extends Message>(context: TurnContext<State
     try {
       lane.keep(stream, foldRows(context.service, rows.get(stream) ?? []));
     } catch (error) {
-      // Nothing can be decided on a history that can't be trusted; the operator is told which one.
-      if (error instanceof DamagedHistory) throw Object.assign(error, { code: '22000' });
+      if (error instanceof DamagedHistory || error instanceof NewerHistory) throw new Blocked(lane, error.message);
       throw error;
     }
   }

@@ -38,6 +38,7 @@ export async function runService<State, Event extends Message>(options: RunServi
     join: (handlers) =>
       createLaneGroup({ brokers, clientId: instance, groupId, topics: service.inbound.map(({ name }) => name), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, handlers }),
     repair: (names) => ensureTopicsOfPools(brokers, names),
+    overduePerSecond: settings.HOLDFAST_OVERDUE_PER_SECOND,
     observer: watched.observer,
     onAlarm: alarm(log),
     onFatal: fatal,

@@ -12,6 +12,8 @@ export const ServiceSettings = z.object({
   HOLDFAST_INSTANCE: z.string().min(1).max(100).optional(),
   /** Milliseconds after which a silent instance loses its lanes. */
   HOLDFAST_SESSION_TIMEOUT_MS: z.coerce.number().int().min(500).max(300_000).default(6000),
+  /** Timers a second that an instance takes after an outage, beside what comes due meanwhile. */
+  HOLDFAST_OVERDUE_PER_SECOND: z.coerce.number().int().min(1).max(100_000).default(200),
   /** Serves /healthz, /readyz and /metrics there; none when absent. */
   HOLDFAST_HEALTH_PORT: port.optional(),
   /** Base address of an OTLP/HTTP receiver of traces, such as http://collector:4318; none are kept when absent. */
