@@ -37,7 +37,7 @@ describe('a turn', () => {
         random: { next: () => 0, uuid: () => 'u' },
         load: () => Promise.resolve(new Map()),
         lock: () => Promise.resolve(new Map()),
-        count: () => undefined, halt: () => undefined,
+        halt: () => undefined,
       },
       [{ lane: of, records: [add(0, 's1', 5), news(0, 1, 0)], due: [] }],
     );
@@ -123,7 +123,7 @@ describe('a handler that fails', () => {
   test('takes back its marks and the looks it asked for', async () => {
     const of = lane();
     await turn(of, [open(0, 's1')]);
-    const draft = new Draft<Counter, CounterEvent>(of, { service: counter(), random: { next: () => 0, uuid: () => 'u' }, now: NOW, locked: new Map(), count: () => undefined });
+    const draft = new Draft<Counter, CounterEvent>(of, { service: counter(), random: { next: () => 0, uuid: () => 'u' }, now: NOW, locked: new Map(), observer: undefined });
     draft.at(add(7, 's1'));
     const mark = draft.mark();
     draft.wake('s1', 1);

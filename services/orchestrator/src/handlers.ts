@@ -55,6 +55,7 @@ import { Gates } from './gates.js';
 import { DEFAULT_SETTINGS, type Settings } from './settings.js';
 import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
 import { TenantBudgets } from './tenant-budget.js';
+import { measure } from './measure.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -312,6 +313,7 @@ export class RunHandlers {
           const before = turn.state(stream);
           turn.record(stream, tenant, event);
           tell(stream, tenant, turn, before, event);
+          measure(turn, before, event);
           this.#count(stream, tenant, turn, before, event);
           if (event.type === 'RunFinished' && isRun(before)) this.#gates.leave(stream, before, turn);
         }

@@ -87,6 +87,11 @@ export class Agenda {
     return closed;
   }
 
+  /** How many streams are not at rest. */
+  openCount(): number {
+    return this.#entries.size - this.#closing.size;
+  }
+
   /** Whether the database still has a stream as open that is at rest. */
   hasClosing(): boolean {
     return this.#closing.size > 0;

@@ -1,9 +1,10 @@
 import type { Message } from '@holdfast/protocol';
 import type { Clock, LogRecord, Random } from '../ports.js';
 import type { JournalRow, LaneWrite } from '../store/types.js';
-import { Draft, Missing, type DraftContext } from './draft.js';
+import { Draft, Missing, type Counted, type DraftContext } from './draft.js';
 import type { Inspected, Inspector } from './inbound.js';
 import type { Lane } from './lane.js';
+import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
 import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
@@ -20,6 +21,10 @@ export interface Decided<State> {
   readonly apply: () => void;
   /** Why the lane can't go past a record, if it can't. */
   readonly halted: string | null;
+  readonly counted: readonly Counted[];
+  readonly marks: readonly Marked[];
+  /** Messages for which there is a handler. */
+  readonly handled: () => LogRecord[];
 }
 
 export interface TurnContext<State, Event extends Message> {
@@ -29,7 +34,7 @@ export interface TurnContext<State, Event extends Message> {
   readonly random: Random;
   readonly load: (streams: readonly string[]) => Promise<Map<string, JournalRow[]>>;
   readonly lock: (keys: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
-  readonly count: (what: string, because: string) => void;
+  readonly observer?: LoopObserver | undefined;
   /** A lane can't go on with what its journal holds: nothing of it is decided, and nothing passed over. */
   readonly halt: (lane: Lane<State>, reason: string) => void;
 }
@@ -75,7 +80,7 @@ export async function decideTurn<State, Event extends Message>(context: TurnCont
 
 async function attempt<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[], extraLocks: ReadonlySet<string>): Promise<Decided<State>[]> {
   const locked = new Map<string, string | null>();
-  const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, count: context.count };
+  const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, observer: context.observer };
   const reads = works.map((work) => inspectAll(context, work, draftContext));
   await loadInto(context, new Map(reads.map((read) => [read.work.lane, streamsOf(read)])));
   await context.service.prepare?.(reads.flatMap(({ inspected }) => inspected.flatMap(({ result }) => (result.kind === 'message' ? [result.inbound] : []))));
@@ -132,10 +137,10 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
     draft.at(record);
     switch (result.kind) {
       case 'skip':
-        context.count('skipped', result.because);
+        draft.count('skipped', result.because);
         break;
       case 'unreadable':
-        context.count('parked', result.problem.reason);
+        draft.count('parked', result.problem.reason);
         guarded(context, draft, result.problem.envelope?.subject ?? null, result.problem.envelope?.tenant ?? 'default', () => context.service.onUnreadable(result.problem, draft));
         break;
       case 'message': {
@@ -151,7 +156,7 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
   const due = new Set(work.due);
   for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
   const write = draft.finish(due);
-  return { lane: work.lane, write, apply: () => draft.apply(write), halted };
+  return { lane: work.lane, write, apply: () => draft.apply(write), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
 }
 
 /** A handler that fails on one run's message takes that run out of the way, not the lane. */
@@ -163,7 +168,7 @@ function guarded<State, Event extends Message>(context: TurnContext<State, Event
     if (error instanceof Missing) throw error;
     draft.backTo(mark);
     const failure = error instanceof Error ? error : new Error(String(error));
-    context.count('poison', failure.name);
+    draft.count('poison', failure.name);
     if (stream === null) draft.park('poison', failure.message);
     else context.service.onPoison(stream, tenant, failure, draft);
   }

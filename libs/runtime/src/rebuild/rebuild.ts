@@ -289,7 +289,7 @@ class Rebuild<State, Event extends Message> {
     const lane = new Lane<State>(this.#progressOf(number), new Map());
     const rows = await store.loadStreams(service.ownTopic, [...new Set(streams)]);
     for (const stream of streams) lane.keep(stream, foldRows(service, rows.get(stream) ?? []));
-    const context: DraftContext<State, Event> = { service, random, now: clock.now(), locked: new Map(), count: () => undefined };
+    const context: DraftContext<State, Event> = { service, random, now: clock.now(), locked: new Map(), observer: undefined };
     let draft = new Draft<State, Event>(lane, context);
     for (;;) {
       try {

@@ -13,7 +13,7 @@ import { schemaOf } from './schema.js';
 import { DocTable } from './doc-table.js';
 
 /** Topics that the read models are made from. */
-export const VIEW_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.contracts, topics.deadLetters, topics.workerEvents];
+export const VIEW_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents, topics.contracts, topics.deadLetters, topics.workerEvents];
 
 /** Types are read leniently: one that this version doesn't know is kept and shown, and changes no view. */
 const decodeRun = decoder(runMessages);
@@ -115,7 +115,8 @@ export class Projector implements LaneSink {
       ],
     );
     if (topic === topics.runEvents) return this.#runs(tx, fresh);
-    return topic === topics.effectEvents ? this.#effects(tx, fresh) : this.#cases(tx, fresh);
+    if (topic === topics.effectEvents) return this.#effects(tx, fresh);
+    if (topic === topics.reconciliationEvents) return this.#cases(tx, fresh);
   }
 
   async #runs(tx: EntityManager, all: readonly Told[]): Promise<void> {
@@ -241,5 +242,5 @@ function commandIn(data: Json): string | null {
   return typeof name === 'string' && !name.includes('\u0000') ? name : null;
 }
 
-/** An `int[]` as text, since arrays of arrays can't be passed as one parameter. */
-const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',')}}`;
+/** An `int[]` as text: what answers step 3 by its part 1 (`3~1`) comes right behind it. Text, since arrays of arrays can't be passed as one parameter. */
+const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',').replaceAll('~', ',0,')}}`;
