@@ -53,6 +53,11 @@ describe('a run’s page', () => {
     expect([effect.step, effect.updatedAt]).toEqual([step, 5]);
   });
 
+  it('is stuck until something brings it further', () => {
+    const stuck = [accepted({ lease: lease(1) }), ofRun('RunStuck', { since: 1, on: 'nothing', steps: [] })];
+    expect([status(...stuck), status(...stuck, ofRun('LeaseGranted', { lease: lease(1), because: 'worker_arrived' })), status(...stuck, requested)]).toEqual(['stuck', 'stuck', 'running']);
+  });
+
   it('counts resumes and refusals, and names its version', () => {
     const resumed = ofRun('RunResumed', { lease: lease(2), because: 'worker_changed', replayed: 1, refired: [] });
     const run = runOf(accepted({ lease: lease(1) }), resumed, ofRun('IntentRejected', { intent: 'CallTool', reason: 'stale_fence', message: '', token: 't' }));

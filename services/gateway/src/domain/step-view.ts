@@ -166,3 +166,6 @@ export function approvalStatus({ end, abandoned }: Pick<WaitView, 'end' | 'aband
       return abandoned || runOver || end !== null ? 'over' : 'open';
   }
 }
+
+/** An `int[]` by which steps sort: `3`, then `3~1`, which answers it, then `3.1`. As text, since arrays of arrays can't be passed as one parameter. */
+export const placeOfStep = (step: string): string => `{${step.replace('~', ',0,').replaceAll('.', ',')}}`;
