@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import type { Approval, Case, Effect, RunEvent, RunSummary, Step } from '../src/api/client.js';
 import { approvalAdvice, caseAdvice } from '../src/model/advice.js';
-import { figureViews, type FiguresRead } from '../src/model/board.js';
+import { figureViews, linesIn, pointOf, type FiguresRead } from '../src/model/board.js';
 import { noFilter, passes, touched, withRuns } from '../src/model/live-runs.js';
 import { timelineOf } from '../src/model/timeline.js';
 
@@ -79,6 +79,13 @@ describe('the board', () => {
   it('has eight figures, all fine where nothing happened', () => {
     const views = figureViews({ figures });
     expect([views.length, views.every(({ fine }) => fine)]).toEqual([8, true]);
+  });
+
+  it('plots the figure’s own course where the gateway tells it, in one unit, and counts otherwise', () => {
+    const lines = [{ of: 'recoveryP50Ms', name: 'half' }, { of: 'resumed', name: 'recoveries' }];
+    expect([linesIn([{ at: '', recoveryP50Ms: 1, resumed: 1 }], lines), linesIn([{ at: '', resumed: 1 }], lines), linesIn([], lines)].map((found) => found.map(({ of: line }) => line))).toEqual([['recoveryP50Ms'], ['resumed'], []]);
+    const bucket = { recoveryP50Ms: 1500, verifiedOutcomes: 0.5, resumed: 3, unknownsOpen: null };
+    expect(['recoveryP50Ms', 'verifiedOutcomes', 'resumed', 'unknownsOpen', 'nothing'].map((line) => pointOf(bucket, line))).toEqual([1.5, 50, 3, null, null]);
   });
 
   it.each([

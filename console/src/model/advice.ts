@@ -41,7 +41,7 @@ export function approvalAdvice(of: Approval, principal: string | null, me: strin
   else if (of.fourEyes) said.push('Two people are needed: whoever the run acts for can’t approve it.');
   if (of.deadline !== null) {
     const left = Date.parse(of.deadline) - now;
-    said.push(left <= 0 ? 'Its deadline has passed.' : `Nobody’s answer counts as no after ${duration(left)}.`);
+    said.push(left <= 0 ? 'Its deadline has passed.' : `It waits ${duration(left)} more; then its deadline decides.`);
   }
   if (of.reminded > 0) said.push(`Somebody was reminded ${of.reminded === 1 ? 'once' : `${of.reminded} times`}.`);
   if (of.escalatedTo !== null) said.push(`It was brought to ${of.escalatedTo}, since nobody had answered.`);

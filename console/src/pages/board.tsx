@@ -3,7 +3,7 @@ import { Group, Paper, SegmentedControl, SimpleGrid, Stack, Table, Text, Title }
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, bodyOf } from '../api/client.js';
-import { figureViews, tick, type FiguresRead, type FigureView } from '../model/board.js';
+import { figureViews, linesIn, pointOf, tick, type FiguresRead, type FigureView } from '../model/board.js';
 import { moment } from '../model/format.js';
 import { Loaded, Status } from '../parts/states.js';
 
@@ -16,7 +16,7 @@ const SPANS = [
 ];
 const BUCKETS = 48;
 const LOOK_MS = 15_000;
-const COLOURS = ['blue.6', 'orange.7'];
+const COLOURS = ['blue.6', 'orange.7', 'grape.6'];
 
 export function BoardPage() {
   const [span, setSpan] = useState(String(24 * HOUR_MS));
@@ -47,10 +47,12 @@ export function BoardPage() {
   );
 }
 
-function Figure({ figure: { id, name, value, says, fine, lines }, of }: { readonly figure: FigureView; readonly of: FiguresRead }) {
+function Figure({ figure: { id, name, value, says, fine, lines: possible }, of }: { readonly figure: FigureView; readonly of: FiguresRead }) {
   const span = Date.parse(of.to) - Date.parse(of.from);
-  const data = of.series.map((bucket) => ({ ...bucket, at: tick(bucket.at, span) }));
-  const busy = of.series.filter((bucket) => lines.some(({ of: counted }) => bucket[counted] > 0));
+  const lines = linesIn(of.series, possible);
+  const points = of.series.map((bucket) => ({ at: bucket.at, ...Object.fromEntries(lines.map(({ of: line }) => [line, pointOf(bucket, line)])) }) as { readonly at: string; readonly [line: string]: string | number | null });
+  const data = points.map((point) => ({ ...point, at: tick(point.at, span) }));
+  const busy = points.filter((point) => lines.some(({ of: line }) => typeof point[line] === 'number' && point[line] !== 0));
   return (
     <Paper withBorder p="sm" component="section" aria-labelledby={`figure-${id}`}>
       <Group justify="space-between" wrap="nowrap" align="flex-start">
@@ -90,7 +92,7 @@ function Figure({ figure: { id, name, value, says, fine, lines }, of }: { readon
                   <Table.Tr key={bucket.at}>
                     <Table.Td>{moment(bucket.at)}</Table.Td>
                     {lines.map(({ of: counted }) => (
-                      <Table.Td key={counted}>{bucket[counted]}</Table.Td>
+                      <Table.Td key={counted}>{bucket[counted] ?? '–'}</Table.Td>
                     ))}
                   </Table.Tr>
                 ))}

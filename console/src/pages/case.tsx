@@ -12,6 +12,9 @@ import { Attempts, RunContext } from '../parts/run-context.js';
 import { Loaded, Status } from '../parts/states.js';
 import { Reason } from './run-acts.js';
 
+/** Why a case was brought to people. */
+const ESCALATED: Readonly<Record<string, string>> = { too_old: 'it has been open for too long', nothing_helps: 'nothing that Holdfast can ask will settle it', contradictory: 'two answers contradict each other' };
+
 type Doing = 'applied' | 'not_applied' | 'assign';
 
 export function CasePage({ id }: { readonly id: string }) {
@@ -39,7 +42,7 @@ function Settle({ of }: { readonly of: Case }) {
           ['Attempt', of.attempt],
           ['Open', <When key="since" at={of.since} />],
           ['Owner', of.owner ?? 'nobody'],
-          ['Brought up', of.escalated.length === 0 ? null : of.escalated.map(words).join(', ')],
+          ['Brought up', of.escalated.length === 0 ? null : of.escalated.map((why) => ESCALATED[why] ?? words(why)).join('; ')],
           ['Next look', of.nextLookAt === null ? null : <When key="next" at={of.nextLookAt} />],
           ['Operation key', of.key],
           ['Target’s own id', of.operationId],

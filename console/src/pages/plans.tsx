@@ -83,6 +83,12 @@ export function PlanPage() {
       <Text size="sm">
         <Link to="/plans">Compensations</Link>
       </Text>
+      <Group>
+        <Title order={1} className="wrap">
+          Compensation of {run}
+        </Title>
+        {plan.data !== undefined && <Status name={plan.data.status ?? 'no plan'} tone={planTone(plan.data.status)} />}
+      </Group>
       <Loaded query={plan} what="the plan">{(known) => <OnePlan plan={known} />}</Loaded>
     </Stack>
   );
@@ -91,12 +97,6 @@ export function PlanPage() {
 function OnePlan({ plan }: { readonly plan: Plan }) {
   return (
     <>
-      <Group>
-        <Title order={1} className="wrap">
-          Compensation of {plan.run}
-        </Title>
-        {plan.status === null ? <Status name="no plan" tone="quiet" /> : <Status name={plan.status} tone={planTone(plan.status)} />}
-      </Group>
       <Facts
         of={[
           ['Run', <Link key="run" to={`/runs/${encodeURIComponent(plan.run)}`}>{plan.run}</Link>],

@@ -135,7 +135,7 @@ function Compensate({ run, onClose }: Props) {
       {forecast !== null && (
         <Stack gap="xs">
           {forecast.would.length > 0 && (
-            <Table className="cards">
+            <Table className="cards" captionSide="top">
               <Table.Caption>What would be called, in this order</Table.Caption>
               <Table.Thead>
                 <Table.Tr>

@@ -29,18 +29,18 @@ export function RunPage() {
           Runs
         </Anchor>
       </Text>
+      <Group justify="space-between" align="flex-start">
+        <Group>
+          <Title order={1} className="wrap">
+            {id}
+          </Title>
+          {run.data !== undefined && <Status name={run.data.status} tone={runTone(run.data.status)} />}
+        </Group>
+        {run.data !== undefined && <RunActs run={run.data} />}
+      </Group>
       <Loaded query={run} what={`run ${id}`}>
         {(known) => (
           <>
-            <Group justify="space-between" align="flex-start">
-              <Group>
-                <Title order={1} className="wrap">
-                  {known.id}
-                </Title>
-                <Status name={known.status} tone={runTone(known.status)} />
-              </Group>
-              <RunActs run={known} />
-            </Group>
             <Why run={known} />
             <About run={known} />
             <Timeline id={id} />

@@ -58,7 +58,7 @@ function StepEntry({ entry }: { readonly entry: Extract<Entry, { kind: 'step' }>
         </Quiet>
       </Group>
       {effect !== null && effect.attempts.length > 0 && (
-        <Table className="cards" mt={4}>
+        <Table className="cards" mt={4} captionSide="top">
           <Table.Caption>Attempts</Table.Caption>
           <Table.Thead>
             <Table.Tr>

@@ -1,6 +1,6 @@
 import { Alert, Button, Group, Modal, Stack, Text } from '@mantine/core';
 import { useMutation, useQueryClient } from '@tanstack/react-query';
-import { useState, type ReactNode } from 'react';
+import { useEffect, useState, type ReactNode } from 'react';
 import { idempotencyKey } from '../api/client.js';
 import { Failed } from './states.js';
 
@@ -23,6 +23,9 @@ interface Props {
 export function Act({ title, says, confirm, dangerous = false, children, ready = true, onClose, act, onDone }: Props) {
   const queries = useQueryClient();
   const [key] = useState(idempotencyKey);
+  // The focus goes back to what was pressed: whoever has no mouse would be lost at the top of the page.
+  const [before] = useState(() => document.activeElement);
+  useEffect(() => () => void (before instanceof HTMLElement && before.focus()), [before]);
   const acting = useMutation({
     mutationFn: () => act(key),
     onSuccess: async (answer) => {
@@ -32,7 +35,7 @@ export function Act({ title, says, confirm, dangerous = false, children, ready =
   });
   const pending = typeof acting.data === 'object' && acting.data !== null && 'location' in acting.data && !('event' in acting.data);
   return (
-    <Modal opened onClose={onClose} title={title} centered size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
+    <Modal opened onClose={onClose} returnFocus={false} attributes={{ header: { role: 'presentation' } }} title={title} centered size="lg" closeButtonProps={{ 'aria-label': 'Close' }}>
       <form
         onSubmit={(event) => {
           event.preventDefault();

@@ -1,7 +1,8 @@
+import { List, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { Link } from 'react-router';
 import { api, bodyOf, type Run } from '../api/client.js';
-import { tool } from '../model/format.js';
+import { tool, words } from '../model/format.js';
 import { runTone } from '../model/tone.js';
 import { Facts, Json } from './facts.js';
 import { Status } from './states.js';
@@ -50,13 +51,16 @@ export function Attempts({ run, step }: { readonly run: string; readonly step: s
   const { data: effect } = useEffectOf(run, step);
   if (effect === undefined || effect === null || effect.attempts.length === 0) return null;
   return (
-    <ul>
-      {effect.attempts.map(({ attempt, end, message }) => (
-        <li key={attempt}>
-          attempt {attempt}: {end ?? 'under way'}
-          {message === null ? '' : `, ${message}`}
-        </li>
-      ))}
-    </ul>
+    <>
+      <Text size="sm" fw={600}>What was tried</Text>
+      <List size="sm">
+        {effect.attempts.map(({ attempt, end, message }) => (
+          <List.Item key={attempt}>
+            attempt {attempt}: {end === null ? 'under way' : words(end)}
+            {message === null ? '' : `, ${message}`}
+          </List.Item>
+        ))}
+      </List>
+    </>
   );
 }

