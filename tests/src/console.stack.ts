@@ -1,8 +1,8 @@
 import { mkdir } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { defineAgent, defineTool, MayHaveApplied, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
+import getPort from 'get-port';
 import type { Page, Request } from 'playwright-core';
 import { z } from 'zod';
 import { Bookings } from './support/bookings.js';
@@ -53,20 +53,10 @@ let page: Page;
 let key = '';
 const env: Record<string, string> = {};
 
-/** Nobody else has it: it is the gateway's at once. */
-const freePort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
-    const server = createServer().once('error', reject);
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      server.close(() => resolve(typeof address === 'object' && address !== null ? address.port : 0));
-    });
-  });
-
 beforeAll(async () => {
   [stack, browser] = await Promise.all([TestStack.start(), TestBrowser.start()]);
   // It comes back at the address that pages know.
-  Object.assign(env, { HOLDFAST_HTTP_PORT: String(await freePort()), HOLDFAST_HTTP_RATE: '100000', HOLDFAST_TRACE_URL: 'https://traces.example/{trace}' });
+  Object.assign(env, { HOLDFAST_HTTP_PORT: String(await getPort()), HOLDFAST_HTTP_RATE: '100000', HOLDFAST_TRACE_URL: 'https://traces.example/{trace}' });
   [gateway, worker] = await Promise.all([
     TestGateway.start(stack, env),
     work(stack.brokers, { agents: [asker, doubter, waiter, traveller], tools: [pay, charge, ...books.tools('flight'), ...books.tools('suite', { approvers: ['approver'] })] as ToolDefinition[] }),

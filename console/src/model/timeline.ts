@@ -21,7 +21,7 @@ interface Telling {
 }
 
 const ending = (data: Data): string | null => (isData(data['ending']) ? words(text(data['ending'], 'status') ?? '') : null);
-const reason = (data: Data): string | null => text(data, 'reason') ?? text(data, 'message') ?? text(data, 'because');
+const reason = (data: Data): string | null => text(data, 'message') ?? text(data, 'because') ?? text(data, 'reason');
 
 /** Events that tell something which no step shows. Recoveries first of all. */
 const TELLS: Readonly<Record<string, Telling>> = {
