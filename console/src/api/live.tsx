@@ -1,3 +1,4 @@
+import { useQueryClient, type QueryKey } from '@tanstack/react-query';
 import { createEventSource } from 'eventsource-client';
 import { createContext, useContext, useEffect, useMemo, useRef, useState, type ReactNode } from 'react';
 import type { RunEvent } from './client.js';
@@ -85,4 +86,27 @@ export function useLive(listener: (events: readonly RunEvent[] | null) => void):
   useEffect(() => {
     if (begun > 0) latest.current(null);
   }, [begun]);
+}
+
+/**
+ * Asks anew for what queries show when an event matters to them. One look at a time: what comes while it
+ * is under way is looked at afterwards, so that a busy run can't keep a page from ever being drawn.
+ */
+export function useRefresh(queryKey: QueryKey, matters: (event: RunEvent) => boolean): void {
+  const queries = useQueryClient();
+  const looking = useRef({ busy: false, again: false });
+  useLive((events) => {
+    if (events !== null && !events.some(matters)) return;
+    const state = looking.current;
+    state.again = true;
+    if (state.busy) return;
+    state.busy = true;
+    void (async () => {
+      while (state.again) {
+        state.again = false;
+        await queries.invalidateQueries({ queryKey }, { cancelRefetch: false });
+      }
+      state.busy = false;
+    })();
+  });
 }

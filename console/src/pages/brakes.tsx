@@ -1,4 +1,4 @@
-import { Button, Group, Select, Stack, Text, TextInput, Title } from '@mantine/core';
+import { Button, Group, Select, Stack, Text, TextInput, Title, VisuallyHidden } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, bodyOf, type Brake } from '../api/client.js';
@@ -23,7 +23,7 @@ export function BrakesPage() {
     column.accessor('reason', { header: 'Why' }),
     column.display({ id: 'since', header: 'Since', cell: ({ row }) => <When at={row.original.since} /> }),
     column.display({ id: 'lanes', header: 'Lanes', cell: ({ row: { original: brake } }) => (brake.lanes === brake.of ? 'all' : `${brake.lanes} of ${brake.of}: set it again to reach the others`) }),
-    column.display({ id: 'act', header: 'Act', cell: ({ row }) => (may(me, 'operator') ? <Button size="xs" variant="default" onClick={() => setReleasing(row.original.brake)}>Let go<span className="skip"> {row.original.brake}</span></Button> : '–') }),
+    column.display({ id: 'act', header: 'Act', cell: ({ row }) => (may(me, 'operator') ? <Button size="xs" variant="default" onClick={() => setReleasing(row.original.brake)}>Let go<VisuallyHidden> {row.original.brake}</VisuallyHidden></Button> : '–') }),
   ]);
   return (
     <Stack>

@@ -1,4 +1,4 @@
-import { Button, Stack, Text, Title } from '@mantine/core';
+import { Button, Stack, Text, Title, VisuallyHidden } from '@mantine/core';
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { api, bodyOf, type DeadLetter } from '../api/client.js';
@@ -46,7 +46,7 @@ export function DeadLettersPage() {
       cell: ({ row: { original: letter } }) =>
         SENT_AGAIN.has(letter.topic) ? (
           <Button size="xs" variant="default" onClick={() => setChosen(letter)}>
-            Send again
+            Send again<VisuallyHidden> message {letter.id}</VisuallyHidden>
           </Button>
         ) : (
           'Whoever wrote it sends it again'

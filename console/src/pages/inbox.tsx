@@ -1,9 +1,9 @@
 import { Grid, NavLink, Paper, Stack, Text, Title } from '@mantine/core';
-import { useInfiniteQuery, useQuery, useQueryClient, type QueryKey } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery, type QueryKey } from '@tanstack/react-query';
 import type { ReactNode } from 'react';
 import { Link, useParams } from 'react-router';
 import { api, bodyOf } from '../api/client.js';
-import { useLive } from '../api/live.js';
+import { useRefresh } from '../api/live.js';
 import { money, tool } from '../model/format.js';
 import { When } from '../parts/facts.js';
 import { Empty, Loaded } from '../parts/states.js';
@@ -19,10 +19,7 @@ const MATTERS = /^(Case|Wait|Approval|RunFinished|Compensation|Plan)/;
 /** What waits for a person: approvals that runs ask for, outcomes nobody knows, and compensations that need a yes. */
 export function InboxPage() {
   const { kind, id = '' } = useParams();
-  const queries = useQueryClient();
-  useLive((events) => {
-    if (events === null || events.some(({ type }) => MATTERS.test(type))) void queries.invalidateQueries({ queryKey: ['inbox'] });
-  });
+  useRefresh(['inbox'], ({ type }) => MATTERS.test(type));
   return (
     <Stack>
       <Title order={1}>Inbox</Title>
@@ -62,17 +59,17 @@ function Lists({ chosen }: { readonly chosen: string | null }) {
   const plans = useQuery({ queryKey: ['inbox', 'plans'], queryFn: ({ signal }) => bodyOf(api.GET('/v1/plans', { signal, params: { query: { status: 'awaiting', limit: 200 } } })) });
   return (
     <Stack>
-      <Section title="Approvals" none="Nobody waits for an approval." chosen={chosen} more={<More query={approvals} />}>
+      <Section title="Approvals" more={<More query={approvals} />}>
         <Loaded query={approvals} what="approvals">
           {({ pages }) => <Items none="Nobody waits for an approval." chosen={chosen} of={pages.flatMap(({ items }) => items).map((each) => ({ key: `approval/${each.id}`, to: `/inbox/approval/${encodeURIComponent(each.id)}`, says: each.what, about: <>{[money(each.amount), tool(each.tool)].filter((part) => part !== null).join(' · ')} · asked <When at={each.since} /></> }))} />}
         </Loaded>
       </Section>
-      <Section title="Cases: outcomes nobody knows" none="" chosen={chosen} more={<More query={cases} />}>
+      <Section title="Cases: outcomes nobody knows" more={<More query={cases} />}>
         <Loaded query={cases} what="cases">
           {({ pages }) => <Items none="Every outcome is known." chosen={chosen} of={pages.flatMap(({ items }) => items).map((each) => ({ key: `case/${each.id}`, to: `/inbox/case/${encodeURIComponent(each.id)}`, says: `${each.tool.name} of run ${each.run}`, about: <>{each.message} · {each.owner ?? 'nobody’s'} · open <When at={each.since} /></> }))} />}
         </Loaded>
       </Section>
-      <Section title="Compensations that need a yes" none="" chosen={chosen} more={null}>
+      <Section title="Compensations that need a yes" more={null}>
         <Loaded query={plans} what="compensations">
           {({ items }) => <Items none="No compensation waits for anybody." chosen={chosen} of={items.map((each) => ({ key: `plan/${each.run}`, to: `/plans/${encodeURIComponent(each.run)}`, says: `run ${each.run}`, about: <>{each.awaiting} to decide · since <When at={each.since} /></> }))} />}
         </Loaded>
@@ -85,7 +82,7 @@ function usePaged<Item>(queryKey: QueryKey, read: (cursor: { cursor?: string }, 
   return useInfiniteQuery({ queryKey, initialPageParam: '', queryFn: ({ pageParam, signal }) => read(pageParam === '' ? {} : { cursor: pageParam }, signal), getNextPageParam: ({ next }) => next });
 }
 
-function Section({ title, children, more }: { readonly title: string; readonly none: string; readonly chosen: string | null; readonly children: ReactNode; readonly more: ReactNode }) {
+function Section({ title, children, more }: { readonly title: string; readonly children: ReactNode; readonly more: ReactNode }) {
   return (
     <section aria-label={title}>
       <Title order={2}>{title}</Title>

@@ -1,9 +1,9 @@
 import { Button, Group, Paper, SegmentedControl, Stack, Text, Textarea, Title } from '@mantine/core';
-import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
 import { Link, useParams } from 'react-router';
 import { api, bodyOf, type Compensation, type Plan, type PlanSummary } from '../api/client.js';
-import { useLive } from '../api/live.js';
+import { useRefresh } from '../api/live.js';
 import { tool, words } from '../model/format.js';
 import { outcomeTone, planTone } from '../model/tone.js';
 import { Act } from '../parts/act.js';
@@ -44,7 +44,6 @@ const columns = column.columns([
 const touches = (type: string): boolean => /^(Plan|Compensation|Arguments|Verification|EffectNoted|EffectDoubted)/.test(type);
 
 export function PlansPage() {
-  const queries = useQueryClient();
   const [status, setStatus] = useState<'unfinished' | 'awaiting' | 'any'>('unfinished');
   const plans = useInfiniteQuery({
     queryKey: ['plans', status],
@@ -52,9 +51,7 @@ export function PlansPage() {
     queryFn: ({ pageParam, signal }) => bodyOf(api.GET('/v1/plans', { signal, params: { query: { status, limit: 50, ...(pageParam === '' ? {} : { cursor: pageParam }) } } })),
     getNextPageParam: ({ next }) => next,
   });
-  useLive((events) => {
-    if (events === null || events.some(({ type }) => touches(type))) void queries.invalidateQueries({ queryKey: ['plans'] });
-  });
+  useRefresh(['plans'], ({ type }) => touches(type));
   return (
     <Stack>
       <Title order={1}>Compensations</Title>
@@ -73,11 +70,8 @@ export function PlansPage() {
 
 export function PlanPage() {
   const { run = '' } = useParams();
-  const queries = useQueryClient();
   const plan = useQuery({ queryKey: ['plan', run], queryFn: ({ signal }) => bodyOf(api.GET('/v1/plans/{run}', { signal, params: { path: { run } } })) });
-  useLive((events) => {
-    if (events === null || events.some(({ run: of, type }) => of === run && touches(type))) void queries.invalidateQueries({ queryKey: ['plan', run] });
-  });
+  useRefresh(['plan', run], ({ run: of, type }) => of === run && touches(type));
   return (
     <Stack>
       <Text size="sm">

@@ -1,8 +1,9 @@
 import { Anchor, Badge, Button, Group, Paper, Stack, Text, Title } from '@mantine/core';
-import { useInfiniteQuery, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useInfiniteQuery, useQuery } from '@tanstack/react-query';
+import { useState } from 'react';
 import { Link, useParams } from 'react-router';
 import { api, bodyOf, Refused, type Run } from '../api/client.js';
-import { useLive } from '../api/live.js';
+import { useRefresh } from '../api/live.js';
 import { count, took, tool, traceLink, words } from '../model/format.js';
 import { runTone } from '../model/tone.js';
 import { timelineOf } from '../model/timeline.js';
@@ -16,12 +17,9 @@ const PAGE = 100;
 
 export function RunPage() {
   const { run: id = '' } = useParams();
-  const queries = useQueryClient();
   const path = { run: id };
   const run = useQuery({ queryKey: ['run', id], queryFn: ({ signal }) => bodyOf(api.GET('/v1/runs/{run}', { signal, params: { path } })) });
-  useLive((events) => {
-    if (events === null || events.some(({ run: of }) => of === id)) void queries.invalidateQueries({ queryKey: ['run', id] });
-  });
+  useRefresh(['run', id], ({ run: of }) => of === id);
   return (
     <Stack>
       <Text size="sm">
@@ -112,9 +110,16 @@ function About({ run }: { readonly run: Run }) {
   );
 }
 
-/** Whether what is recorded of it is whole, counted again for whoever looks. */
+/** Whether what is recorded of it is whole, counted again: at once when it is over, for one that changes when somebody asks. */
 function Chain({ run }: { readonly run: Run }) {
-  const chain = useQuery({ queryKey: ['run', run.id, 'integrity', run.version], queryFn: ({ signal }) => bodyOf(api.GET('/v1/runs/{run}/integrity', { signal, params: { path: { run: run.id } } })), staleTime: Infinity, placeholderData: (before) => before });
+  const [asked, setAsked] = useState(false);
+  const chain = useQuery({ queryKey: ['run', run.id, 'integrity', run.version], queryFn: ({ signal }) => bodyOf(api.GET('/v1/runs/{run}/integrity', { signal, params: { path: { run: run.id } } })), staleTime: Infinity, enabled: asked || run.endedAt !== null, placeholderData: (before) => before });
+  if (!asked && run.endedAt === null)
+    return (
+      <Button size="compact-xs" variant="default" onClick={() => setAsked(true)}>
+        Check it
+      </Button>
+    );
   if (chain.error !== null) return <>can’t be checked now: {chain.error.message}</>;
   if (chain.data === undefined) return <>being checked …</>;
   const bad = chain.data.streams.filter(({ problem }) => problem !== null);

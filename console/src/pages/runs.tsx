@@ -51,12 +51,12 @@ export function RunsPage() {
 
   useLive((events) => {
     const pages = runs.data?.pages ?? [];
-    if (events === null) return void queries.invalidateQueries({ queryKey: ['runs'] });
+    if (events === null) return void queries.invalidateQueries({ queryKey: ['runs'] }, { cancelRefetch: false });
     const { changed, begun } = touched(events, new Set(pages.flatMap(({ items }) => items.map(({ id }) => id))));
     const asked = [...changed, ...begun];
     if (asked.length === 0) return undefined;
     // Read again is only what is shown: a cut-off stream may bring more than is worth asking for one by one.
-    if (asked.length > ONE_BY_ONE_MAX) return void queries.invalidateQueries({ queryKey: ['runs'] });
+    if (asked.length > ONE_BY_ONE_MAX) return void queries.invalidateQueries({ queryKey: ['runs'] }, { cancelRefetch: false });
     void Promise.allSettled(asked.map((run) => bodyOf(api.GET('/v1/runs/{run}', { params: { path: { run } } })))).then((read) => {
       const news = read.flatMap((each) => (each.status === 'fulfilled' ? [each.value] : []));
       queries.setQueryData<InfiniteData<RunPage>>(key, (data) => (data === undefined ? undefined : { ...data, pages: withRuns(data.pages, news, filter) }));

@@ -86,6 +86,18 @@ describe('a run’s steps', () => {
     expect(stepsAfter(requested, settled, unknown).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 1 });
   });
 
+  it('of a forked run are its origin’s up to where it begins, and are not its own', () => {
+    const call = { step, tool, effect: 'irreversible', keyScope: 'run', args: {}, key, digest, digestVersion: 1 };
+    const copies = ofRun('StepsCopied', { origin: { run: 'first', from: '4' }, observed: [], steps: [
+      { kind: 'call', call, fire: 'granted', attempt: 2, outcome: { status: 'succeeded', result: { value: 1 }, evidence: { kind: 'receipt' } } },
+      { kind: 'record', step: '2', as: 'model', name: 'ask', result: { value: 1 } },
+      { kind: 'wait', step: '3', wait: { kind: 'signal', name: 'go' } },
+    ] });
+    const steps = stepsAfter(copies);
+    expect([...steps.values()].map((of) => [of.step, of.kind, of.fence, of.endedAt])).toEqual([['1', 'call', 0, 0], ['2', 'record', 0, 0], ['3', 'wait', 0, null]]);
+    expect(runOf(accepted(), copies)?.origin).toEqual({ run: 'first', from: '4' });
+  });
+
   it('tell tries at recorded work from work that is done', () => {
     const tried = ofRun('StepRetryScheduled', { step, kind: 'model', name: 'ask', attempt: 1, failure: { class: 'transient', message: 'busy' }, retryAt: 9 });
     const recorded = ofRun('StepRecorded', { step, kind: 'model', name: 'ask', result: { value: 1 } });

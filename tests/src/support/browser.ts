@@ -85,9 +85,10 @@ export class TestBrowser {
   }
 }
 
-/** What of a page not everybody can use, by WCAG 2.2 AA: the rule, and where. */
-export async function barriers(page: Page): Promise<string[]> {
+/** What of a page not everybody can use, by WCAG 2.2 AA: the rule, and where. `contrast`: only what depends on colours. */
+export async function barriers(page: Page, what: 'all' | 'contrast' = 'all'): Promise<string[]> {
+  const rules = what === 'contrast' ? { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } : { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] };
   await page.evaluate(axe.source);
-  const found = await page.evaluate<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }>(`axe.run(document, { runOnly: { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] } })`);
+  const found = await page.evaluate<{ violations: { id: string; nodes: { html: string; failureSummary?: string }[] }[] }>(`axe.run(document, ${JSON.stringify({ runOnly: rules, resultTypes: ['violations'] })})`);
   return found.violations.flatMap(({ id, nodes }) => nodes.map(({ html, failureSummary = '' }) => `${id}: ${html.slice(0, 200)} ${failureSummary.replaceAll(/\s+/g, ' ')}`));
 }
