@@ -9,10 +9,12 @@ import { Audit } from './access/audit.js';
 import { Keys } from './access/keys.js';
 import { Oidc } from './access/oidc.js';
 import { Answers } from './api/answers.js';
+import { HOUSE } from './api/brakes.js';
 import { Commands } from './api/commands.js';
 import { controllers, endpoints } from './api/endpoints.js';
 import { Queries } from './api/queries.js';
 import { WRITER } from './api/records.js';
+import { TRACE_URL } from './api/service.js';
 import { DATABASE, WEBHOOK_KEY } from './api/webhooks.js';
 import { ProblemFilter } from './http/filter.js';
 import { AccessGuard, Authentication } from './http/guard.js';
@@ -59,6 +61,8 @@ export class GatewayModule {
       { provide: WRITER, useValue: writer },
       { provide: WEBHOOK_KEY, useValue: settings.HOLDFAST_WEBHOOK_KEY ?? null },
       { provide: 'brokers', useValue: brokers },
+      { provide: HOUSE, useValue: settings.HOLDFAST_HOUSE_TENANT },
+      { provide: TRACE_URL, useValue: settings.HOLDFAST_TRACE_URL ?? null },
       { provide: 'lanes', useValue: settings.HOLDFAST_PARTITIONS },
       { provide: 'stopping', useValue: stopping },
       { provide: 'description', useFactory: () => describe(endpoints, API_VERSION) },

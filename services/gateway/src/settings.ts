@@ -21,6 +21,10 @@ const Settings = ServiceSettings.extend({
   HOLDFAST_OIDC_ALGORITHMS: z.string().default('RS256,ES256'),
   /** Makes the secrets by which receivers know webhooks: 32 bytes or more, in base64 or any text. None are sent without it. */
   HOLDFAST_WEBHOOK_KEY: z.string().min(32).optional(),
+  /** Where a trace is shown, with `{trace}` for its id. */
+  HOLDFAST_TRACE_URL: z.string().max(2000).regex(/^https?:\/\/.*\{trace\}/, 'is no http address with {trace} in it').optional(),
+  /** Tenant whose admins and operators may hold tools and agents still: they are shared by all tenants. */
+  HOLDFAST_HOUSE_TENANT: z.string().min(1).default('default'),
   /** Folder of the console's built pages. */
   HOLDFAST_CONSOLE: z.string().min(1).optional(),
 });

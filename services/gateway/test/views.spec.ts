@@ -55,6 +55,11 @@ describe('a run’s page', () => {
     expect([effect.step, effect.updatedAt]).toEqual([step, 5]);
   });
 
+  it('is stuck until something brings it further', () => {
+    const stuck = [accepted({ lease: lease(1) }), ofRun('RunStuck', { since: 1, on: 'nothing', steps: [] })];
+    expect([status(...stuck), status(...stuck, ofRun('LeaseGranted', { lease: lease(1), because: 'worker_arrived' })), status(...stuck, requested)]).toEqual(['stuck', 'stuck', 'running']);
+  });
+
   it('counts resumes and refusals, and names its version', () => {
     const resumed = ofRun('RunResumed', { lease: lease(2), because: 'worker_changed', replayed: 1, refired: [] });
     const run = runOf(accepted({ lease: lease(1) }), resumed, ofRun('IntentRejected', { intent: 'CallTool', reason: 'stale_fence', message: '', token: 't' }));
@@ -81,6 +86,18 @@ describe('a run’s steps', () => {
     expect(stepsAfter(requested, unknown).get('1')).toMatchObject({ outcome: { status: 'unknown' }, endedAt: null });
     expect(stepsAfter(requested, unknown, settled).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 2 });
     expect(stepsAfter(requested, settled, unknown).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 1 });
+  });
+
+  it('of a forked run are its origin’s up to where it begins, and are not its own', () => {
+    const call = { step, tool, effect: 'irreversible', keyScope: 'run', args: {}, key, digest, digestVersion: 1 };
+    const copies = ofRun('StepsCopied', { origin: { run: 'first', from: '4' }, observed: [], steps: [
+      { kind: 'call', call, fire: 'granted', attempt: 2, outcome: { status: 'succeeded', result: { value: 1 }, evidence: { kind: 'receipt' } } },
+      { kind: 'record', step: '2', as: 'model', name: 'ask', result: { value: 1 } },
+      { kind: 'wait', step: '3', wait: { kind: 'signal', name: 'go' } },
+    ] });
+    const steps = stepsAfter(copies);
+    expect([...steps.values()].map((of) => [of.step, of.kind, of.fence, of.endedAt])).toEqual([['1', 'call', 0, 0], ['2', 'record', 0, 0], ['3', 'wait', 0, null]]);
+    expect(runOf(accepted(), copies)?.origin).toEqual({ run: 'first', from: '4' });
   });
 
   it('tell tries at recorded work from work that is done', () => {

@@ -5,6 +5,9 @@ import { Readiness } from '../readiness.js';
 import { Views } from '../views/views.js';
 
 const Health = z.object({ ok: z.boolean(), problem: z.string().nullable(), generation: z.number().int() }).meta({ id: 'Health' });
+/** Where traces are shown; null: nowhere. */
+export const TRACE_URL = Symbol('trace url');
+
 const service = { method: 'get', tag: 'service', may: 'public' } as const;
 
 export const healthz = endpoint({ ...service, id: 'healthz', path: '/healthz', summary: 'Whether the process comes round', answers: { 200: { description: 'It does.', schema: Health }, 503: { description: 'It does not.', schema: Health } } });
@@ -13,7 +16,7 @@ export const openapi = endpoint({ ...service, id: 'openapi', path: '/v1/openapi.
 
 export const me = endpoint({
   ...{ id: 'me', method: 'get', path: '/v1/me', tag: 'service', may: 'viewer', summary: 'Who you are here, and what you may' },
-  answers: { 200: { description: 'You.', schema: z.object({ id: z.string(), name: z.string(), tenant: z.string(), roles: z.array(z.string()), tools: z.array(z.string()).nullable(), amountMax: z.number().nullable() }).meta({ id: 'Principal' }) } },
+  answers: { 200: { description: 'You.', schema: z.object({ id: z.string(), name: z.string(), tenant: z.string(), roles: z.array(z.string()), tools: z.array(z.string()).nullable(), amountMax: z.number().nullable(), traceUrl: z.string().nullable().meta({ description: 'where traces are shown, with `{trace}` for the id' }) }).meta({ id: 'Principal' }) } },
 });
 
 @Controller()
@@ -22,6 +25,7 @@ export class ServiceController {
     @Inject(Views) private readonly views: Views,
     @Inject(Readiness) private readonly readiness: Readiness,
     @Inject('description') private readonly description: object,
+    @Inject(TRACE_URL) private readonly traceUrl: string | null,
   ) {}
 
   @Serves(healthz)
@@ -37,7 +41,7 @@ export class ServiceController {
 
   @Serves(me)
   me({ principal }: CallOf<typeof me>): Promise<Answer> {
-    return Promise.resolve(ok(principal));
+    return Promise.resolve(ok({ ...principal, traceUrl: this.traceUrl }));
   }
 
   @Serves(openapi)
