@@ -5,6 +5,7 @@ import { makeProgram } from '@holdfast/cli';
 import * as protocol from '@holdfast/protocol';
 import { listMetrics } from '@holdfast/runtime/telemetry';
 import { commandLine } from './reference/command-line.mjs';
+import { configuration } from './reference/configuration.mjs';
 import { figuresPage } from './reference/figures.mjs';
 import { z } from 'zod';
 
@@ -78,7 +79,7 @@ const document = {
 };
 
 const json = (value) => `${JSON.stringify(value, null, 1)}\n`;
-const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()), 'figures.md': figuresPage(FIGURES, METRICS_WINDOW_MS, listMetrics()) };
+const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()), 'configuration.md': configuration(), 'figures.md': figuresPage(FIGURES, METRICS_WINDOW_MS, listMetrics()) };
 for (const [name, text] of Object.entries(files)) {
   if (!process.argv.includes('--check')) await writeFile(fileOf(name), text);
   else if ((await readFile(fileOf(name), 'utf8').catch(() => '')) !== text) {
