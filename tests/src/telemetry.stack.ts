@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { encodeHeaders, spanOf, topics, traceOf, traceparentOf, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, MayHaveApplied, type ServedWorker, type ToolDefinition } from '@holdfast/sdk';
+import getPort from 'get-port';
 import { z } from 'zod';
 import { Bookings } from './support/bookings.js';
 import { eventually } from './support/eventually.js';
 import { TestGateway, type Reply } from './support/gateway.js';
 import { startOtlpReceiver, type ReceivedSpan } from './support/otlp.js';
-import { freePort, samplesIn, valueOf, type Sample } from './support/scrape.js';
+import { samplesIn, valueOf, type Sample } from './support/scrape.js';
 import { SERVICES, STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
@@ -75,7 +76,7 @@ const serveWorker = () => work(stack.brokers, { agents: [thinker, resumer], tool
 
 beforeAll(async () => {
   otlp = await startOtlpReceiver();
-  for (const name of PAGES) ports.set(name, await freePort());
+  for (const name of PAGES) ports.set(name, await getPort());
   const env = (name: string): Record<string, string> => ({ HOLDFAST_OTLP: otlp.url, HOLDFAST_HEALTH_PORT: String(ports.get(name)), HOLDFAST_UNREADY_AFTER_MS: '2000' });
   stack = await TestStack.start({ env: Object.fromEntries(SERVICES.map((name) => [name, env(name)])) });
   [gateway, worker] = await Promise.all([TestGateway.start(stack, env('gateway')), serveWorker()]);
