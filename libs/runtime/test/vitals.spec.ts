@@ -106,6 +106,19 @@ describe('what is looked at now and then', () => {
     expect(of.databaseSilentMs()).toBe(0);
   });
 
+  test('a broker that never answers does not make the database look silent', async () => {
+    const of = new Vitals({ clock, ping: () => Promise.resolve(), topics: ['news'], ends: () => new Promise(() => undefined), reached: () => reached });
+    of.start();
+    for (let at = 2000; at <= 40_000; at += 2000) {
+      now = at;
+      for (const { call } of timers.filter((timer) => timer.at <= at)) call();
+      timers = timers.filter((timer) => timer.at > at);
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(of.databaseSilentMs()).toBe(0);
+    }
+    of.stop();
+  });
+
   test('one look at a time: what never answers is not asked again and again', async () => {
     let asked = 0;
     const of = new Vitals({ clock, ping: () => (asked += 1, new Promise(() => undefined)), topics: ['a', 'b'], ends: () => (asked += 1, new Promise(() => undefined)), reached: () => reached });

@@ -43,10 +43,11 @@ export class Vitals {
     this.#answeredAt = parts.clock.now();
   }
 
+  /** Looks from now on. A broker that lets one look wait does not keep the database from being asked. */
   start(): void {
-    void this.look().finally(() => {
-      if (!this.#stopped) this.#cancel = this.#parts.clock.after(LOOK_EVERY_MS, () => this.start());
-    });
+    if (this.#stopped) return;
+    void this.look();
+    this.#cancel = this.#parts.clock.after(LOOK_EVERY_MS, () => this.start());
   }
 
   stop(): void {
