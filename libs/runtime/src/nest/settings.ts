@@ -12,8 +12,14 @@ export const ServiceSettings = z.object({
   HOLDFAST_INSTANCE: z.string().min(1).max(100).optional(),
   /** Milliseconds after which a silent instance loses its lanes. */
   HOLDFAST_SESSION_TIMEOUT_MS: z.coerce.number().int().min(500).max(300_000).default(6000),
-  /** Serves /healthz and /readyz there; none when absent. */
+  /** Timers a second that an instance takes after an outage, beside what comes due meanwhile. */
+  HOLDFAST_OVERDUE_PER_SECOND: z.coerce.number().int().min(1).max(100_000).default(200),
+  /** Serves /healthz, /readyz and /metrics there; none when absent. */
   HOLDFAST_HEALTH_PORT: port.optional(),
+  /** Base address of an OTLP/HTTP receiver of traces, such as http://collector:4318; none are kept when absent. */
+  HOLDFAST_OTLP: z.union([z.literal(''), z.url()]).optional(),
+  /** How long something may stand still before an instance says that it is not ready, milliseconds. */
+  HOLDFAST_UNREADY_AFTER_MS: z.coerce.number().int().min(1000).max(3_600_000).default(10_000),
   /** What a start does on a database that is new or older than the topics: refuse, or rebuild it first. */
   HOLDFAST_REBUILD: z.enum(['refuse', 'auto']).default('refuse'),
   HOLDFAST_LOG_LEVEL: z.enum(['debug', 'info', 'warn', 'error', 'silent']).default('info'),

@@ -2,6 +2,7 @@ import { encodeHeaders, topics, VALUE_BYTES_MAX, type Json, type Message } from 
 import type { LogWriter } from '@holdfast/runtime';
 import type { Principal } from '../domain/access.js';
 import { Problem } from '../http/problem.js';
+import { askedOf } from '../http/trace.js';
 import type { Views } from '../views/views.js';
 import type { Answers, Told } from './answers.js';
 import type { Queries } from './queries.js';
@@ -48,7 +49,8 @@ export class Commands {
     if (bytes > VALUE_BYTES_MAX) throw new Problem('too-large', `the message would have ${bytes} bytes, of at most ${VALUE_BYTES_MAX}; store large values as artifacts and pass the reference`);
     const waiting = this.answers.wait(run, (told) => told.tenant === principal.tenant && answers(told));
     try {
-      const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant });
+      const traceparent = askedOf(run);
+      const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant, ...(traceparent === undefined ? {} : { traceparent }) });
       await this.writer.publish([{ topic, ...(lane === undefined ? {} : { lane }), key: run, headers, value }]);
     } catch (error) {
       waiting.forget();

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type CallHandler, type ExecutionContext, Injectable, type NestInterceptor } from '@nestjs/common';
 import { describeIssues, parseJson, type Json } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
+import type { Tracing } from '@holdfast/runtime/telemetry';
 import type { Response } from 'express';
 import { firstValueFrom, from, type Observable } from 'rxjs';
 import type { z } from 'zod';
@@ -12,6 +13,7 @@ import { endpointOf, giveCall, type Answer, type Call, type Endpoint, type Visit
 import type { Authentication } from './guard.js';
 import { Idempotency, type KeptAnswer } from './idempotency.js';
 import { Problem } from './problem.js';
+import { tracedRequest } from './trace.js';
 
 /** Keeps proxies from taking a quiet stream for a dead one, and finds out that a key was revoked. Milliseconds. */
 const BEAT_MS = 15_000;
@@ -25,10 +27,14 @@ export class AnswerInterceptor implements NestInterceptor {
     private readonly authentication: Authentication,
     private readonly audit: Audit,
     private readonly stopping: AbortSignal,
+    private readonly tracing: Tracing | null = null,
   ) {}
 
   intercept(context: ExecutionContext, next: CallHandler<Answer>): Observable<void> {
-    return from(this.#serve(context, next));
+    const spec = endpointOf(context.getHandler());
+    if (this.tracing === null || spec === undefined || spec.may === 'public') return from(this.#serve(context, next));
+    const http = context.switchToHttp();
+    return from(tracedRequest(this.tracing, spec, http.getRequest<Visited>().get('traceparent'), () => this.#serve(context, next), () => http.getResponse<Response>().statusCode));
   }
 
   async #serve(context: ExecutionContext, next: CallHandler<Answer>): Promise<void> {

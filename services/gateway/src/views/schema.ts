@@ -20,6 +20,7 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create index on ${schema}.event (subject, topic, "offset")`,
     `create index on ${schema}.event (tenant, topic, lane, "offset")`,
     `create index on ${schema}.event (tenant, time)`,
+    `create index on ${schema}.event (tenant, counts_as, time) where counts_as is not null`,
     `create index on ${schema}.event (subject, command) where command is not null`,
     `create table ${schema}.run (id text primary key, tenant text not null, status text not null, over boolean not null, agent text, accepted_at bigint not null, doc text not null)`,
     `create index on ${schema}.run (tenant, accepted_at desc, id desc)`,

@@ -86,6 +86,11 @@ export class Views {
     return this.#readers.get(this.#live)?.silentMs(systemClock.now()) ?? 0;
   }
 
+  /** For how long what was read could not be taken in. Milliseconds. */
+  standingMs(): number {
+    return this.#readers.get(this.#live)?.standingMs(systemClock.now()) ?? 0;
+  }
+
   /** Resolves at the next news, or after a time (milliseconds). */
   news(withinMs: number, signal?: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
