@@ -125,8 +125,9 @@ export class Projector implements LaneSink {
         return this.#effects(tx, fresh);
       case topics.compensationEvents:
         return this.#plans(tx, fresh);
-      default:
+      case topics.reconciliationEvents:
         return this.#cases(tx, fresh);
+      default:
     }
   }
 
