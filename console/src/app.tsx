@@ -148,7 +148,11 @@ function ThemeToggle() {
   const other = scheme === 'dark' ? 'light' : 'dark';
   return (
     <ActionIcon variant="default" size={30} aria-label={`Switch to the ${other} theme`} onClick={() => setColorScheme(other)}>
-      <span aria-hidden>{scheme === 'dark' ? '☀' : '☾'}</span>
+      {/* Drawn, since not every machine has a font with such a sign. */}
+      <svg width="16" height="16" viewBox="0 0 16 16" aria-hidden="true">
+        <circle cx="8" cy="8" r="6.5" fill="none" stroke="currentColor" strokeWidth="2" />
+        <path d="M8 2a6 6 0 0 1 0 12z" fill="currentColor" />
+      </svg>
     </ActionIcon>
   );
 }

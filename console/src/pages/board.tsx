@@ -68,7 +68,7 @@ function Figure({ figure: { id, name, value, says, fine, lines: possible }, of }
         {says}
       </Text>
       <div aria-hidden="true">
-        <LineChart h={140} data={data} dataKey="at" series={lines.map(({ of: counted, name: label }, index) => ({ name: counted, label, color: COLOURS[index] ?? 'blue.6' }))} curveType="stepAfter" withDots={false} withLegend lineChartProps={{ accessibilityLayer: false }} />
+        <LineChart h={140} data={data} dataKey="at" series={lines.map(({ of: counted, name: label }, index) => ({ name: counted, label, color: COLOURS[index] ?? 'blue.6' }))} curveType="stepAfter" dotProps={{ r: 2 }} withLegend lineChartProps={{ accessibilityLayer: false }} />
       </div>
       <details>
         <summary>The same in numbers</summary>

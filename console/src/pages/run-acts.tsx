@@ -23,7 +23,8 @@ export function RunActs({ run }: { readonly run: Run }) {
     if (!over) possible.push(run.paused === null ? 'pause' : 'resume');
     if (run.quarantine !== null) possible.push('release');
     if (!over && run.cancel === null) possible.push('cancel');
-    if (over) possible.push('compensate', 'retry');
+    if (over) possible.push('compensate');
+    if (over && run.status !== 'completed') possible.push('retry');
     possible.push('fork');
   }
   const close = (): void => setWhat(null);
