@@ -3,7 +3,7 @@ import type { LogRecord } from '@holdfast/runtime';
 import { Chance } from './chance.js';
 import type { Cluster } from './cluster.js';
 import { eve, kate, type People } from './people.js';
-import { isApproved, probeOf } from './settling.js';
+import { isApproved, probeOf, SETTLE_MS } from './settling.js';
 import { resultOf, type FakeWorld } from './world.js';
 
 type Opened = MessageOf<typeof CaseOpened>['data'];
@@ -41,7 +41,7 @@ export class Desk {
 
   /** A person looks into the target when nothing of the attempt can take effect any more; some look before. */
   #look(run: string, { step, attempt, of, key, tool, args, readingFrom }: Opened): void {
-    if (probeOf(tool.name) !== null || readingFrom === null) return;
+    if (probeOf(tool.name) !== null) return;
     const chance = new Chance(`${this.#seed}/desk/${run}/${step}/${of}`);
     const { n } = args as { n: number };
     const look = (by: typeof kate, id: string, afterMs: number): void => {
@@ -54,8 +54,8 @@ export class Desk {
     const now = this.cluster.core.scheduler.now;
     if (chance.hits(0.3)) look(kate, `early ${step}/${of}`, chance.between(0, 2000));
     if (chance.hits(0.2)) look(eve, `eve ${step}/${of}`, chance.between(0, 2000));
-    // A look counts from the moment in which it is written down.
-    const settled = Math.max(0, readingFrom - now) + 1;
+    // A look counts from the moment in which it is written down. What may fire again under its key proves nothing to wait for.
+    const settled = Math.max(0, (readingFrom ?? now + SETTLE_MS) - now) + 1;
     for (let times = chance.pick([1, 1, 2]); times > 0; times -= 1) look(kate, `no. ${times} ${step}/${of}`, settled + chance.between(0, 1500));
   }
 

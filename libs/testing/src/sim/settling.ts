@@ -34,7 +34,7 @@ const PROBES: ReadonlyMap<string, 'plain' | 'sealing'> = new Map([
 export const probeOf = (name: string): 'plain' | 'sealing' | null => PROBES.get(name) ?? null;
 
 /** Longer than anything here takes to come into effect once it was sent, milliseconds. */
-const SETTLE_MS = 3500;
+export const SETTLE_MS = 3500;
 
 const withoutWorld = (): never => {
   throw new Error('it is given its world by its process');
