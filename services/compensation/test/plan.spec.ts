@@ -66,6 +66,13 @@ describe('an effect', () => {
     expect(plans.all('EffectDoubted').map((doubted) => doubted.step)).toEqual(['2', '1']);
   });
 
+  test('that the ledger tells of first takes its place when the orchestrator does', () => {
+    const plans = told(register('2', { early: true }), note('2'), register('1'), register('2'), register('2', { early: true }), note('1'), ended());
+    expect(plans.types().filter((type) => type === 'CompensationRegistered')).toHaveLength(3);
+    expect(plans.ordered()).toEqual(['2~1']);
+    expect(plans.tell(noteAnswer('2~1')).ordered()).toEqual(['2~1', '1~1']);
+  });
+
   test('begun as its run had completed is not answered by itself', () => {
     expect(told(register('1'), ended('completed'), register('2', { fire: 'local' }), note('2')).types()).not.toContain('PlanOpened');
   });

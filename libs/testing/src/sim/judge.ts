@@ -256,7 +256,7 @@ export class Judge {
     if (plan === undefined) return;
     // Cancelled as it was asked to be: what stands then is judged above.
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
-    const wanted = expected(options.seed, id, plan.program, this.sim.settles);
+    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: this.sim.people.cancelled.size > 0 });
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {

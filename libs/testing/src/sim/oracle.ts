@@ -22,8 +22,8 @@ export interface Expected {
  * follow from the seed. That it says what the real uninterrupted run says is checked with the real
  * one for a part of the seeds.
  */
-export function expected(seed: string, run: string, program: readonly Op[], settles: boolean): Expected {
-  const oracle = new Oracle(seed, run, settles);
+export function expected(seed: string, run: string, program: readonly Op[], world: OfWorld): Expected {
+  const oracle = new Oracle(seed, run, world);
   const until = program.findIndex((each) => each.do === 'fail');
   const fails = until !== -1;
   const output = oracle.of(fails ? program.slice(0, until) : program, '');
@@ -38,6 +38,13 @@ interface Happened {
   readonly call: CallOp;
 }
 
+export interface OfWorld {
+  /** What is unknown is settled in time. */
+  readonly settles: boolean;
+  /** Some run is cancelled: what others wait for with it may be left undone. */
+  readonly cancels: boolean;
+}
+
 class Oracle {
   doubtful = false;
   readonly applied = new Set<string>();
@@ -48,8 +55,7 @@ class Oracle {
   constructor(
     private readonly seed: string,
     private readonly run: string,
-    /** What is unknown is settled in time. */
-    private readonly settles: boolean,
+    private readonly world: OfWorld,
   ) {}
 
   of(program: readonly Op[], prefix: string): string[] {
@@ -125,6 +131,8 @@ class Oracle {
     const key = kind.keyScope === 'target' ? operationKey({ scope: 'target', tenant, tool, target }) : operationKey({ scope: 'run', tenant, run: this.run as RunId, step: step as Step, tool, target: null });
     // The first of them fires, all others are told of the conflict: who that is depends on the moment.
     if (target.startsWith(CONTESTED)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
+    // Proved not to have happened, it is not tried again for a run that is over: and those who joined it are told.
+    if (n === 0 && this.world.settles && this.world.cancels) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
     const said = this.#ends(kind, key, n, target);
     const answerable = answerableOf(tool);
     if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call });
@@ -147,8 +155,8 @@ class Oracle {
           return `failed: ${behaviour.as}`;
         case 'doubt':
           if (behaviour.applied) this.applied.add(key);
-          if (this.settles && !behaviour.applied) continue;
-          if (this.settles) return resultOf(name, n);
+          if (this.world.settles && !behaviour.applied) continue;
+          if (this.world.settles) return resultOf(name, n);
           this.doubtful = true;
           return '';
       }

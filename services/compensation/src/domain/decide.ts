@@ -49,9 +49,10 @@ function onlyOn(run: RunPlans, looking: Looking, otherwise: IgnoreReason): PlanD
 }
 
 function register({ effect, fence, ...looking }: Command<'register'>, run: RunPlans): PlanDecision {
-  if (run.effects.has(effect.step)) return ignore('registered_before');
-  const { pointOfNoReturn, ...facts } = effect;
-  const registered = CompensationRegistered({ ...facts, fence, ...(pointOfNoReturn ? { pointOfNoReturn } : {}) });
+  const before = run.effects.get(effect.step);
+  if (before !== undefined && (before.early !== true || effect.early === true)) return ignore('registered_before');
+  const { pointOfNoReturn, early, ...facts } = effect;
+  const registered = CompensationRegistered({ ...facts, fence, ...(pointOfNoReturn ? { pointOfNoReturn } : {}), ...(early === true ? { early } : {}) });
   const late = begunLate(evolve(run, registered), effect, looking);
   return andOn(late === null ? [registered] : [registered, late], run, looking);
 }
