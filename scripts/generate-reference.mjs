@@ -1,13 +1,15 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import { API_VERSION, describe, endpoints } from '@holdfast/gateway';
+import { makeProgram } from '@holdfast/cli';
 import * as protocol from '@holdfast/protocol';
+import { commandLine } from './reference/command-line.mjs';
 import { z } from 'zod';
 
 /**
  * `node scripts/generate-reference.mjs [--check]`: writes docs/reference/asyncapi.json, the description of every topic
- * and message, from the protocol's zod schemas, and openapi.json beside it, that of the gateway's addresses. `--check`
- * fails where a file is not what it would write.
+ * and message, from the protocol's zod schemas, and beside it openapi.json, that of the gateway's addresses, and
+ * command-line.md, that of `holdfast`. `--check` fails where a file is not what it would write.
  */
 const fileOf = (name) => fileURLToPath(new URL(`../docs/reference/${name}`, import.meta.url));
 
@@ -73,9 +75,9 @@ const document = {
   },
 };
 
-const files = { 'asyncapi.json': document, 'openapi.json': describe(endpoints, API_VERSION) };
-for (const [name, content] of Object.entries(files)) {
-  const text = `${JSON.stringify(content, null, 1)}\n`;
+const json = (value) => `${JSON.stringify(value, null, 1)}\n`;
+const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()) };
+for (const [name, text] of Object.entries(files)) {
   if (!process.argv.includes('--check')) await writeFile(fileOf(name), text);
   else if ((await readFile(fileOf(name), 'utf8').catch(() => '')) !== text) {
     process.stderr.write(`docs/reference/${name} is not what the code says: run \`node scripts/generate-reference.mjs\`\n`);

@@ -18,24 +18,30 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
   return made.toString();
 }
 
-const LONG = 60;
 /** A value on one line, cut where it would not fit. */
-export function brief(value: unknown): string {
+const cut = (value: unknown, long: number): string => {
   const text = typeof value === 'string' ? value : JSON.stringify(value);
-  return text.length > LONG ? `${text.slice(0, LONG - 1)}…` : text;
-}
+  return text.length > long ? `${text.slice(0, long - 1)}…` : text;
+};
+/** In a cell of a table. */
+export const brief = (value: unknown): string => cut(value, 60);
+/** After a few words on a line of its own. */
+export const oneLine = (value: unknown): string => cut(value, 160);
 
 export function paint(phase: string): string {
   switch (phase) {
     case 'completed':
     case 'succeeded':
+    case 'ok':
       return pc.green(phase);
     case 'blocked':
     case 'unknown':
+    case 'weak':
     case 'open':
       return pc.yellow(phase);
     case 'failed':
     case 'alarm':
+    case 'wrong':
     case 'compensation_failed':
     case 'quarantined':
       return pc.red(phase);

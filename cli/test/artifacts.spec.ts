@@ -1,9 +1,9 @@
-import { afterAll, beforeAll, describe, expect, it, jest } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, it } from '@jest/globals';
 import { mkdtemp, readdir, rm, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
-import { runProgram } from '../src/index.js';
+import { said } from './said.js';
 
 const DAY_MS = 24 * 60 * 60 * 1000;
 const scope = { tenant: 'acme', run: 'r' };
@@ -13,19 +13,6 @@ beforeAll(async () => {
   place = await mkdtemp(path.join(tmpdir(), 'hf-artifacts-'));
 });
 afterAll(() => rm(place, { recursive: true, force: true }));
-
-/** Runs a command line and takes what it says. */
-async function said(...args: string[]): Promise<{ code: number; out: string; err: string }> {
-  const taken = { out: '', err: '' };
-  const out = jest.spyOn(process.stdout, 'write').mockImplementation((text) => Boolean((taken.out += String(text))));
-  const err = jest.spyOn(process.stderr, 'write').mockImplementation((text) => Boolean((taken.err += String(text))));
-  try {
-    return { code: await runProgram(args), ...taken };
-  } finally {
-    out.mockRestore();
-    err.mockRestore();
-  }
-}
 
 describe('holdfast artifacts sweep', () => {
   it('removes what is older, and leaves what is not', async () => {

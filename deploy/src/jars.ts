@@ -16,11 +16,19 @@ const LOCK_POLL_MS = 100;
 
 export type JarsOptions = Readonly<{ folder?: string; env?: NodeJS.ProcessEnv }>;
 
+/** Where Kafka's jars are, once they have been fetched. */
+export const jarsFolder = (folder = KAFKA_FOLDER): string => path.join(folder, 'libs');
+
+const wantedFor = async (folder: string): Promise<string> => createHash('sha256').update(await readFile(path.join(folder, 'pom.xml'))).digest('hex');
+
+/** Whether those are there that pom.xml names. */
+export const jarsAreFetched = async (folder = KAFKA_FOLDER): Promise<boolean> => (await fetchedFor(jarsFolder(folder))) === (await wantedFor(folder));
+
 /** The folder with Kafka's jars, fetched once for a checkout and again when pom.xml names others. */
 export async function kafkaJars(log: (line: string) => void, { folder = KAFKA_FOLDER, env = process.env }: JarsOptions = {}): Promise<string> {
-  const libs = path.join(folder, 'libs');
+  const libs = jarsFolder(folder);
   const pom = path.join(folder, 'pom.xml');
-  const wanted = createHash('sha256').update(await readFile(pom)).digest('hex');
+  const wanted = await wantedFor(folder);
   if ((await fetchedFor(libs)) === wanted) return libs;
   await withLock(path.join(folder, 'target', 'fetching.pid'), async () => {
     // Whoever held the lock before us has probably fetched them.

@@ -11,7 +11,7 @@ export const GATEWAY_PORT_SETTING = 'HOLDFAST_HTTP_PORT';
 export const DEFAULT_PORTS = { kafka: 19092, kafkaController: 19093, postgres: 15432, gateway: 18080 } as const;
 
 /** The fixed ports of `holdfast up`, so that other programs find the stack at the same place every day. */
-export function portsFrom(env: NodeJS.ProcessEnv = process.env): Required<StackPorts> {
+export function portsFrom(env: NodeJS.ProcessEnv = process.env): Readonly<Record<keyof StackPorts, number>> {
   return {
     kafka: portOf(env, KAFKA_PORT_SETTING) ?? DEFAULT_PORTS.kafka,
     kafkaController: portOf(env, KAFKA_CONTROLLER_PORT_SETTING) ?? DEFAULT_PORTS.kafkaController,

@@ -23,7 +23,8 @@ export async function postgresBinaries(dir: string, owner: Owner | undefined): P
   return { initdb: path.join(native, 'bin', 'initdb'), postgres: path.join(native, 'bin', 'postgres') };
 }
 
-async function nativeFolder(): Promise<string> {
+/** The folder of the programs that npm installed. @throws StackError where they are not */
+export async function nativeFolder(): Promise<string> {
   const platform = `${PLATFORMS[process.platform] ?? process.platform}-${process.arch}`;
   let entry: string;
   try {

@@ -1,18 +1,11 @@
 import type { Command } from 'commander';
-import ms, { type StringValue } from 'ms';
 import { Tenant } from '@holdfast/protocol';
 import { Keys, ROLES, type KeyView } from '@holdfast/gateway';
+import { durationMs } from '../duration.js';
 import { CliError } from '../failure.js';
 import { audited, withGatewayDatabase } from '../gateway.js';
 import { print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
-
-/** Milliseconds. @throws CliError */
-function durationMs(text: string, what: string): number {
-  const found = /^\d{1,9} ?[a-z]{1,12}$/i.test(text) ? ms(text as StringValue) : undefined;
-  if (found === undefined || !Number.isFinite(found)) throw new CliError(`${what} ${text} is no time such as 30m, 12h or 90d`);
-  return found;
-}
 
 interface CreateOptions {
   readonly name: string;

@@ -11,6 +11,7 @@ import { replayRun } from '../replay-run.js';
 import { listRuns } from '../runs.js';
 import { showRun } from '../show-run.js';
 import { findStack } from '../stack-file.js';
+import { addStart } from './start.js';
 
 interface Acting {
   readonly as?: string;
@@ -33,6 +34,7 @@ export function addRuns(program: Command): void {
     50,
     'run',
   ).action(list);
+  addStart(runs);
   runs
     .command('show <run>')
     .description('print a run’s checkpoint: what it was asked, what it did, what is unknown, what is safe next')

@@ -40,8 +40,9 @@ async function up(dir: string, partitions: number, rebuild: boolean, json: boole
   const gateway = process.env['HOLDFAST_GATEWAY'] === 'off' ? undefined : { HOLDFAST_WEBHOOK_KEY: process.env['HOLDFAST_WEBHOOK_KEY'] ?? (await webhookKey(dir)) };
   const stack = await startHoldfast({ dir: path.join(dir, STATE_DIR), partitions, ports, restart: true, log: progress, gateway, env: rebuild ? { HOLDFAST_REBUILD: 'auto' } : {} });
   try {
-    await writeStackFile(dir, { brokers: stack.brokers, databaseUrl: stack.databaseUrl, artifacts: path.resolve(dir, STATE_DIR, 'artifacts') });
-    const served = gateway === undefined ? null : { url: `http://127.0.0.1:${ports.gateway}`, key: await developmentKey(dir, stack) };
+    const url = `http://127.0.0.1:${ports.gateway}`;
+    await writeStackFile(dir, { brokers: stack.brokers, databaseUrl: stack.databaseUrl, artifacts: path.resolve(dir, STATE_DIR, 'artifacts'), ...(gateway === undefined ? {} : { gateway: url }) });
+    const served = gateway === undefined ? null : { url, key: await developmentKey(dir, stack) };
     const value = { brokers: stack.brokers, databaseUrl: stack.databaseUrl, services: stack.services.map(({ name }) => name), gateway: served };
     print(json, value, () =>
       [

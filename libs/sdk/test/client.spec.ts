@@ -184,6 +184,23 @@ describe('a started run', () => {
     await client.close();
   });
 
+  it('under the id of one that has ended with another input is refused, and never gets that one’s output', async () => {
+    const log = new FakeLog();
+    log.orchestrate(() => undefined);
+    const client = HoldfastClient.over(log);
+    const first = await client.start(agent, { a: 1 }, { runId: 'one' });
+    log.finished('one', { status: 'completed', output: { value: { sum: 1 } } });
+    expect(await first.outcome()).toMatchObject({ status: 'completed' });
+    await client.close();
+    // Another process: its reader sees the first run whole, and then the refusal.
+    const other = HoldfastClient.over(log);
+    const second = await other.start(agent, { a: 2 }, { runId: 'one' });
+    await expect(second.outcome({ timeoutMs: 5000 })).rejects.toThrow(IntentRefusedError);
+    const again = await other.start(agent, { a: 1 }, { runId: 'one' });
+    expect(await again.outcome({ timeoutMs: 5000 })).toEqual({ status: 'completed', output: { sum: 1 } });
+    await other.close();
+  });
+
   it('whose outcome does not come in time goes on', async () => {
     const log = new FakeLog();
     log.orchestrate(() => undefined);

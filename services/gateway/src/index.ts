@@ -5,5 +5,5 @@ export { ROLES, type Role } from './domain/access.js';
 export { endpointOf, type Endpoint } from './http/endpoint.js';
 export { describe } from './http/openapi.js';
 export { API_VERSION } from './module.js';
-export { openGatewayDatabase } from './store/database.js';
+export { gatewayDatabase, openGatewayDatabase } from './store/database.js';
 export { beginRebuild, generationsOf } from './views/views.js';

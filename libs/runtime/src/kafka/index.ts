@@ -3,5 +3,6 @@ export { commitEndOf, createLaneGroup, isDirectSuccessor, SESSION_TIMEOUT_MS, ty
 export { assignLanes } from './lane-assigner.js';
 export { createWriter, laneOf, rounds } from './writer.js';
 export { follow, type FollowOptions } from './follow.js';
+export { describeGroups, describeTopics, topicFaults, type DescribedGroup, type DescribedTopic, type TopicFault } from './describe.js';
 export { readLane, tail, type Tail, type TailOptions } from './tail.js';
 export { durabilityProblem, ensurePoolTopics, ensureTopics, ensureTopicsOfPools, partitionEnds, partitionsOf, TopicError } from './topics.js';

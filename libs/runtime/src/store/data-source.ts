@@ -44,10 +44,18 @@ export interface DatabaseOptions {
  * ended after 10 s, a statement after 30 s.
  */
 export async function openDatabase(options: DatabaseOptions): Promise<DataSource> {
+  const source = await connected(options);
+  await migrate(source);
+  return source;
+}
+
+const migrationsFor = ({ journal, migrations = [] }: DatabaseOptions): readonly (new () => MigrationInterface)[] => [...(journal === false ? [] : journalMigrations), ...migrations];
+
+async function connected(options: DatabaseOptions): Promise<DataSource> {
   const source = new DataSource({
     type: 'postgres',
     url: options.url,
-    migrations: [...(options.journal === false ? [] : journalMigrations), ...(options.migrations ?? [])],
+    migrations: [...migrationsFor(options)],
     migrationsTransactionMode: 'each',
     poolSize: options.poolSize ?? 5,
     // Without a listener a cut idle connection would end the process.
@@ -60,9 +68,29 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
       options: `-c lock_timeout=5000 -c idle_in_transaction_session_timeout=10000 -c statement_timeout=${options.statementTimeoutMs ?? 30_000} -c synchronous_commit=on`,
     },
   });
-  await source.initialize();
-  await migrate(source);
-  return source;
+  return source.initialize();
+}
+
+/** How far a database has come, by the names of migrations. */
+export interface MigrationState {
+  readonly applied: readonly string[];
+  readonly pending: readonly string[];
+  /** Applied by a version of the service that this one does not know. */
+  readonly foreign: readonly string[];
+}
+
+/** Looks, and changes nothing. */
+export async function migrationState(options: DatabaseOptions): Promise<MigrationState> {
+  const own = migrationsFor(options).map((migration) => new migration().name ?? migration.name);
+  const source = await connected(options);
+  try {
+    const [table] = (await source.query(`select to_regclass('migrations') is not null as there`)) as { there: boolean }[];
+    const rows = table?.there === true ? ((await source.query('select name from migrations order by id')) as { name: string }[]) : [];
+    const applied = rows.map(({ name }) => name);
+    return { applied, pending: own.filter((name) => !applied.includes(name)), foreign: applied.filter((name) => !own.includes(name)) };
+  } finally {
+    await source.destroy();
+  }
 }
 
 /** Applies what is missing; two instances that start at once do it one after the other. */

@@ -51,21 +51,28 @@ export class EndWatcher implements Watcher {
         this.#mine = this.started === undefined || (event.data.agent?.name === this.started.agent.name && event.data.agent.version === this.started.agent.version && digestOf(event.data.input) === this.started.digest);
         return;
       case 'RunFinished':
-        return this.#settle({ kind: 'finished', ending: event.data.ending });
+        if (this.#isOurs) this.#settle({ kind: 'finished', ending: event.data.ending });
+        return;
       case 'RunQuarantined':
-        return this.#settle({ kind: 'quarantined', because: event.data.message });
+        if (this.#isOurs) this.#settle({ kind: 'quarantined', because: event.data.message });
+        return;
       case 'StartRefused':
-        if (this.started === undefined || this.#mine) return;
+        if (this.#isOurs) return;
         this.begun = true;
         return this.#settle({ kind: 'refused', error: new NotAdmitted(event.data.reason, event.data.message, event.data.retryAt, event.data.holder) });
       case 'IntentRejected':
         // Somebody else's start may be refused under the same id; ours was, unless the accepted one is ours.
-        if (event.data.intent !== 'StartRun' || this.started === undefined || this.#mine) return;
+        if (event.data.intent !== 'StartRun' || this.#isOurs) return;
         this.begun = true;
         return this.#settle({ kind: 'refused', error: refusalOf('StartRun', undefined, event.data.reason, event.data.message) });
       default:
         return;
     }
+  }
+
+  /** The end of a run that somebody else started with another input is no answer to our start: its refusal is, which comes. */
+  get #isOurs(): boolean {
+    return this.started === undefined || this.#mine;
   }
 
   /** Calls back once, when the end is known; returns a canceller. */

@@ -1,4 +1,4 @@
-import { openDatabase } from '@holdfast/runtime';
+import { openDatabase, type DatabaseOptions } from '@holdfast/runtime';
 import { databaseUrl } from '@holdfast/runtime/nest';
 import type { DataSource, EntityManager } from 'typeorm';
 import { gatewayMigrations } from './migrations.js';
@@ -7,7 +7,8 @@ import { gatewayMigrations } from './migrations.js';
 export type Queries = Pick<EntityManager, 'query'> | Pick<DataSource, 'query'>;
 
 /** The gateway's database on a server, with its migrations applied. `poolSize`: 2 or more, since migrations hold a lock on one connection and work on another. */
-export const openGatewayDatabase = (server: string, applicationName: string, poolSize = 10): Promise<DataSource> =>
-  openDatabase({ url: databaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false, poolSize });
+export const openGatewayDatabase = (server: string, applicationName: string, poolSize = 10): Promise<DataSource> => openDatabase({ ...gatewayDatabase(server, applicationName), poolSize });
+
+export const gatewayDatabase = (server: string, applicationName: string): DatabaseOptions => ({ url: databaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false });
 
 export const rowsOf = async <Row>(queries: Queries, text: string, values: readonly unknown[] = []): Promise<Row[]> => (await queries.query(text, [...values])) as Row[];

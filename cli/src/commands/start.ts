@@ -1,0 +1,73 @@
+import { parseJson, type Json } from '@holdfast/protocol';
+import { HoldfastClient, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
+import { openArtifactStore } from '@holdfast/runtime/artifacts';
+import type { Command } from 'commander';
+import { nameOf, readContracts } from '../contracts.js';
+import { durationMs } from '../duration.js';
+import { CliError, EXIT } from '../failure.js';
+import { brief, paint, print } from '../print.js';
+import { findArtifacts, findBrokers } from '../stack-file.js';
+
+interface StartOptions {
+  readonly input: string;
+  readonly runId?: string;
+  readonly pool?: string;
+  readonly tenant?: string;
+  readonly goal?: string;
+  readonly principal?: string;
+  readonly deadline?: string;
+  readonly wait?: string | boolean;
+  readonly json?: boolean;
+}
+
+export function addStart(runs: Command): void {
+  runs
+    .command('start <agent>')
+    .description('start a run of NAME@VERSION, or of NAME where one version is declared')
+    .option('--input <json>', 'what it is given', 'null')
+    .option('--run-id <run>', 'its id: the same one with the same input is the same run (default: a random one)')
+    .option('--pool <pool>', 'the workers that shall run it (default: those that declared the agent)')
+    .option('--tenant <tenant>', 'whose run it is')
+    .option('--goal <text>', 'what it is for')
+    .option('--principal <name>', 'on whose behalf')
+    .option('--deadline <time>', 'how long it may take, such as 10m or "2 days"')
+    .option('--wait [time]', 'wait for its end, at most so long; exit code 1 where that is another than completed')
+    .option('--json', 'print JSON')
+    .action(start);
+}
+
+async function start(agent: string, options: StartOptions): Promise<void> {
+  const input = parseJson(options.input);
+  if (!input.ok) throw new CliError(`--input is no JSON: ${input.message}`);
+  const deadline = options.deadline === undefined ? undefined : new Date(Date.now() + durationMs(options.deadline, '--deadline', 1));
+  const timeoutMs = typeof options.wait === 'string' ? durationMs(options.wait, '--wait') : undefined;
+  const brokers = await findBrokers('.');
+  const declared = await agentOf(brokers, agent);
+  const artifacts = await openArtifactStore(await findArtifacts('.'));
+  const client = await HoldfastClient.connect({ brokers, tenant: options.tenant, artifacts });
+  try {
+    const { runId, goal, principal, pool = declared.pool } = options;
+    const run = await client.start(declared, input.value, { runId, pool, goal, principal, deadline });
+    if (options.wait === undefined) return print(options.json === true, { run: run.id, agent: nameOf(declared) }, () => `run ${run.id} of ${nameOf(declared)} is asked for: \`holdfast runs show ${run.id}\``);
+    const outcome = await run.outcome({ timeoutMs }).catch((error: unknown) => {
+      if (error instanceof OutcomeTimeout) throw new CliError(`run ${run.id} goes on: \`holdfast runs show ${run.id}\` says where it is`);
+      throw error;
+    });
+    print(options.json === true, { run: run.id, agent: nameOf(declared), outcome }, () => `run ${run.id}: ${inWords(outcome)}`);
+    if (outcome.status !== 'completed') process.exitCode = EXIT.no;
+  } finally {
+    await client.close();
+  }
+}
+
+const inWords = (outcome: RunOutcome<Json>): string => `${paint(outcome.status)} ${'output' in outcome ? brief(outcome.output) : 'failure' in outcome ? outcome.failure.message : 'reason' in outcome ? outcome.reason : ''}`.trimEnd();
+
+async function agentOf(brokers: readonly string[], text: string): Promise<{ name: string; version: string; pool: string }> {
+  const { agents } = await readContracts(brokers);
+  const named = agents.filter((each) => nameOf(each) === text);
+  const found = named.length > 0 ? named : agents.filter(({ name }) => name === text);
+  const [only] = found;
+  if (only === undefined) throw new CliError(`no worker has declared ${text}: \`holdfast contracts list --kind agent\` shows those that there are`);
+  if (found.length > 1) throw new CliError(`${text} is declared as ${found.map(nameOf).join(', ')}: say which`);
+  return { name: only.name, version: only.version, pool: only.pool };
+}

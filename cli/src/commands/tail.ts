@@ -1,0 +1,57 @@
+import type { Command } from 'commander';
+import { durationMs } from '../duration.js';
+import { EVENT_TOPICS, follow, type LiveEvent } from '../live.js';
+import { oneLine, progress } from '../print.js';
+import { findBrokers } from '../stack-file.js';
+
+interface TailOptions {
+  readonly run?: string;
+  readonly tenant?: string;
+  readonly type?: string[];
+  readonly topic?: string[];
+  readonly since?: string;
+  readonly follow: boolean;
+  readonly json?: boolean;
+}
+
+export function addTail(program: Command): void {
+  program
+    .command('tail')
+    .description('events as they happen, until Ctrl-C')
+    .option('--run <run>', 'of one run, from its first event on')
+    .option('--tenant <tenant>', 'of one tenant')
+    .option('--type <type...>', 'of these types, such as RunFinished EffectOutcomeUnknown')
+    .option('--topic <topic...>', `from these topics (default: ${EVENT_TOPICS.join(', ')})`)
+    .option('--since <time>', 'begin so long ago, such as 10m or 2h (default: now)')
+    .option('--no-follow', 'end when what is there has been told')
+    .option('--json', 'one JSON document a line')
+    .action(tailEvents);
+}
+
+async function tailEvents({ run, tenant, type, topic, since, follow: goOn, json }: TailOptions): Promise<void> {
+  const brokers = await findBrokers('.');
+  const from = since !== undefined ? { time: Date.now() - durationMs(since, '--since') } : run !== undefined ? 'beginning' : 'end';
+  const stopped = new Promise<void>((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve());
+    // Whoever reads us went away, as in `| head`.
+    process.stdout.once('error', () => resolve());
+  });
+  const say = (event: LiveEvent): void => void process.stdout.write(`${json === true ? JSON.stringify(event) : inWords(event)}\n`);
+  // Topics are read side by side: what is past can be told in the order in which it happened.
+  const past: LiveEvent[] = [];
+  const tails = await follow({ brokers, topics: topic ?? EVENT_TOPICS, from, filter: { run, tenant, types: type }, onEvent: goOn ? say : (event) => past.push(event) });
+  try {
+    const caughtUp = Promise.all(tails.map((each) => each.caughtUp));
+    if (!goOn) {
+      await caughtUp;
+      return past.sort((a, b) => a.time.localeCompare(b.time)).forEach(say);
+    }
+    await Promise.race([caughtUp, stopped]);
+    progress('following; Ctrl-C stops');
+    await stopped;
+  } finally {
+    await Promise.all(tails.map((each) => each.close()));
+  }
+}
+
+const inWords = ({ time, type, run, data }: LiveEvent): string => `${time}  ${run}  ${type}  ${oneLine(data)}`;

@@ -1,0 +1,95 @@
+import { describe, expect, it } from '@jest/globals';
+import { fromSentence } from '../src/doctor/finding.js';
+import { node } from '../src/doctor/machine.js';
+import { durationMs } from '../src/duration.js';
+import { passes } from '../src/live.js';
+import { said } from './said.js';
+
+describe('a length of time', () => {
+  it.each([
+    ['30m', 1_800_000],
+    ['12h', 43_200_000],
+    ['90 days', 7_776_000_000],
+    ['1.5h', 5_400_000],
+    ['0m', 0],
+  ])('%j is %s ms', (text, wanted) => {
+    expect(durationMs(text, '--since')).toBe(wanted);
+  });
+
+  it.each(['', '5', 'soon', '-1h', '1e9h', `${'9'.repeat(99)}h`, '5 lightyears', 'h'])('%j is none, and the sentence says what one is', (text) => {
+    expect(() => durationMs(text, '--since')).toThrow(/^--since .* is no length of time: say it with its unit/);
+  });
+
+  it('that is too short for what is asked is refused like one that is none', () => {
+    expect(() => durationMs('0m', '--older-than', 1)).toThrow(/no length of time/);
+  });
+});
+
+describe('the exit code', () => {
+  it.each([
+    [['--help'], 0],
+    [['--version'], 0],
+    [['runs', 'list', '--help'], 0],
+    [['no-such-command'], 2],
+    [['runs', 'list', '--no-such-option'], 2],
+    [['runs', 'show'], 2],
+    [['topics', 'create', '--partitions', 'many'], 2],
+    [['tail', '--since', '5'], 2],
+  ])('of %j is %s', async (words, code) => {
+    expect((await said(...words)).code).toBe(code);
+  });
+});
+
+describe('a completion', () => {
+  it.each(['bash', 'zsh', 'fish', 'powershell'])('has a script for %s, which asks the command for words', async (shell) => {
+    const { code, out } = await said('completion', shell);
+    expect([code, out.includes('holdfast')]).toEqual([0, true]);
+  });
+
+  it.each([
+    [['runs', 'sta'], ['start']],
+    [['topics', ''], ['create', 'check', 'describe']],
+    [['approvals', 'list', '--ro'], ['--role']],
+  ])('of %j is %j', async (words, wanted) => {
+    const { out } = await said('complete', '--', ...words);
+    expect(out.split('\n').map((line) => line.split('\t')[0])).toEqual(expect.arrayContaining(wanted));
+  });
+
+  it('for a shell that nobody wrote one for is refused with those that there are', async () => {
+    const { code, err } = await said('completion', 'tcsh');
+    expect([code, err]).toEqual([2, expect.stringMatching(/zsh, bash, fish/)]);
+  });
+});
+
+describe('the doctor', () => {
+  it.each([
+    ['20.20.0', 'ok'],
+    ['20.19.9', 'wrong'],
+    ['24.1.0', 'ok'],
+    ['18.20.4', 'wrong'],
+  ])('takes Node.js %s for %s', (version, state) => {
+    expect(node(version).state).toBe(state);
+  });
+
+  it('takes the mend out of a sentence that says what is wrong: what to do', () => {
+    expect(fromSentence('machine', 'Java', 'Kafka needs Java 17 or newer and none was found: install a JDK or JRE, or set JAVA_HOME: to one.')).toEqual({
+      ...{ area: 'machine', what: 'Java', state: 'wrong', says: 'Kafka needs Java 17 or newer and none was found' },
+      mend: 'install a JDK or JRE, or set JAVA_HOME: to one.',
+    });
+  });
+});
+
+describe('a filter of events', () => {
+  const event = { type: 'RunFinished', run: 'r1', tenant: 'acme' };
+  it.each([
+    [{}, true],
+    [{ run: 'r1' }, true],
+    [{ run: 'r' }, false],
+    [{ tenant: 'default' }, false],
+    [{ types: ['RunAccepted', 'RunFinished'] }, true],
+    [{ types: ['RunAccepted'] }, false],
+    [{ run: 'r1', tenant: 'acme', types: ['RunFinished'] }, true],
+  ])('%j lets it through: %s', (filter, through) => {
+    expect(passes(filter, event)).toBe(through);
+  });
+});

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { topics } from '@holdfast/protocol';
+import { defineAgent, defineTool, type ServedWorker } from '@holdfast/sdk';
+import { z } from 'zod';
+import { cli } from './support/cli.js';
+import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
+import { work } from './support/worker.js';
+
+jest.setTimeout(STACK_LIMIT_MS);
+
+const pay = defineTool({ name: 'pay', version: '1', effect: 'irreversible', owner: 'the desk', input: z.object({ cents: z.number() }), output: z.string(), execute: async ({ cents }) => `paid ${cents}` });
+const clerk = defineAgent({
+  ...{ name: 'clerk', version: '2', input: z.object({ cents: z.number() }), output: z.string() },
+  run: async (run, { cents }) => {
+    if (cents > 1000) return run.call(pay, { cents }, { approval: await run.approval({ what: 'a large sum', tool: pay, args: { cents }, approvers: ['lead'] }) });
+    if (cents < 0) throw new Error('nothing to pay');
+    return run.call(pay, { cents });
+  },
+});
+
+let stack: TestStack;
+let worker: ServedWorker | undefined;
+
+beforeAll(async () => {
+  stack = await TestStack.start();
+  process.env['HOLDFAST_BROKERS'] = stack.brokers.join(',');
+  process.env['HOLDFAST_DATABASE_URL'] = stack.stack.databaseUrl;
+  worker = await work(stack.brokers, { worker: 'counter', agents: [clerk], tools: [pay] });
+}, STACK_LIMIT_MS);
+
+afterAll(async () => {
+  delete process.env['HOLDFAST_BROKERS'];
+  delete process.env['HOLDFAST_DATABASE_URL'];
+  await worker?.stop({ graceMs: 0 });
+  await stack?.stop();
+}, STACK_LIMIT_MS);
+
+const start = (run: string, cents: number, ...more: string[]) => cli('runs', 'start', 'clerk', '--input', JSON.stringify({ cents }), '--run-id', run, '--json', ...more);
+
+test('a run is started by its agent’s name, waited for, and its end is the exit code', async () => {
+  const done = await start('paid', 5, '--wait', '60s');
+  expect([done.code, JSON.parse(done.out)]).toEqual([0, { run: 'paid', agent: 'clerk@2', outcome: { status: 'completed', output: 'paid 5' } }]);
+  const failed = await start('failed', -1, '--wait');
+  expect([failed.code, JSON.parse(failed.out)]).toMatchObject([1, { outcome: { status: 'failed' } }]);
+  // The same run id with another input is another run's.
+  expect(await start('paid', 6, '--wait')).toMatchObject({ code: 2, err: expect.stringMatching(/input/) });
+  expect(await cli('runs', 'start', 'clerk@9')).toMatchObject({ code: 2, err: expect.stringMatching(/no worker has declared clerk@9: `holdfast contracts list/) });
+  expect(await cli('runs', 'start', 'clerk', '--input', '{')).toMatchObject({ code: 2, err: expect.stringMatching(/--input is no JSON/) });
+});
+
+test('an approval is listed with all that is approved, decided, and gone from the list', async () => {
+  await start('large', 5000);
+  await stack.event('large', 'WaitStarted');
+  const { approvals } = JSON.parse((await cli('approvals', 'list', '--role', 'lead', '--json')).out) as { approvals: unknown[] };
+  expect(approvals).toMatchObject([{ approval: 'large/1', what: 'a large sum', tool: 'pay@1', args: { cents: 5000 }, approvers: ['lead'] }]);
+  expect((await cli('approvals', 'list')).out).toMatch(/large .* 1 .* a large sum .* pay@1 .* lead/);
+  expect((await cli('approvals', 'list', '--role', 'clerk')).out).toBe('nothing waits for an approval\n');
+  expect((await cli('runs', 'approve', 'large', '1', '--as', 'kate', '--role', 'lead')).code).toBe(0);
+  await stack.event('large', 'RunFinished');
+  expect((await cli('approvals', 'list', '--run', 'large')).out).toBe('nothing waits for an approval\n');
+});
+
+test('tail tells what happened to a run in its order, and ends where it shall not follow', async () => {
+  await stack.event('paid', 'EffectSucceeded', () => true, topics.effectEvents);
+  const { code, out } = await cli('tail', '--run', 'paid', '--no-follow', '--json');
+  const events = out.trim().split('\n').map((line) => JSON.parse(line) as { type: string; run: string; time: string });
+  expect(code).toBe(0);
+  expect(new Set(events.map(({ run }) => run))).toEqual(new Set(['paid']));
+  expect(events.map(({ time }) => time)).toEqual(events.map(({ time }) => time).toSorted());
+  expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining(['RunAccepted', 'EffectRequested', 'EffectDispatched', 'EffectSucceeded', 'RunFinished']));
+  expect((await cli('tail', '--since', '1h', '--no-follow', '--type', 'RunFinished', '--tenant', 'default')).out.trim().split('\n')).toHaveLength(3);
+  expect((await cli('tail', '--since', '1h', '--no-follow', '--tenant', 'other')).out).toBe('');
+});
+
+test('topics and databases are looked at, made and checked', async () => {
+  const described = JSON.parse((await cli('topics', 'describe', 'run.events', '--json')).out) as { topics: { messages: number }[] };
+  expect(described.topics).toMatchObject([{ name: 'run.events', partitions: stack.lanes.length, retentionMs: 'forever' }]);
+  expect(described.topics[0]?.messages).toBeGreaterThan(0);
+  expect(await cli('topics', 'describe', 'no.such')).toMatchObject({ code: 2, err: expect.stringMatching(/there is no topic no.such/) });
+  expect(JSON.parse((await cli('topics', 'check', '--json')).out)).toMatchObject({ ok: true });
+  expect(await cli('topics', 'check', '--partitions', String(stack.lanes.length + 1))).toMatchObject({ code: 1, out: expect.stringMatching(/wrong {2}run.events has/) });
+  expect(JSON.parse((await cli('topics', 'create', '--partitions', String(stack.lanes.length), '--replication', '1', '--pool', 'new', '--json')).out)).toEqual({ made: ['run.tasks.new', 'tool.tasks.new'] });
+  expect(await cli('topics', 'create', '--partitions', String(stack.lanes.length + 1), '--replication', '1')).toMatchObject({ code: 2, err: expect.stringMatching(/has \d+ partitions, HOLDFAST_PARTITIONS says/) });
+  // This stack has no gateway, so that its database is the one that is missing.
+  expect(await cli('migrate', '--check')).toMatchObject({ code: 1, out: expect.stringMatching(/holdfast_gateway \(missing\)/) });
+  expect(await cli('migrate')).toMatchObject({ code: 0 });
+  expect(await cli('migrate', '--check')).toMatchObject({ code: 0 });
+});
+
+interface Found {
+  readonly what: string;
+  readonly state: string;
+  readonly says: string;
+  readonly mend: string;
+}
+
+async function doctor(): Promise<{ code: number; of(what: string): Found | undefined }> {
+  const { code, out } = await cli('doctor', '--json');
+  const { findings } = JSON.parse(out) as { findings: Found[] };
+  return { code, of: (what) => findings.find((finding) => finding.what === what) };
+}
+
+test('the doctor finds a stack well, and says what is wrong once a service and a database are gone', async () => {
+  const well = await doctor();
+  expect(['Kafka', 'PostgreSQL', 'clocks', 'orchestrator', 'journal of ledger', 'workers'].map((what) => [what, well.of(what)?.state])).toEqual([['Kafka', 'ok'], ['PostgreSQL', 'ok'], ['clocks', 'ok'], ['orchestrator', 'ok'], ['journal of ledger', 'ok'], ['workers', 'ok']]);
+  expect(well.code).toBe(0);
+  await stack.service('compensation').stop();
+  const unwell = await doctor();
+  expect([unwell.code, unwell.of('compensation')]).toMatchObject([1, { state: 'wrong', says: 'no instance of it takes part', mend: expect.stringMatching(/start one/) }]);
+  process.env['HOLDFAST_DATABASE_URL'] = 'postgres://nobody@127.0.0.1:1';
+  const blind = await doctor();
+  process.env['HOLDFAST_DATABASE_URL'] = stack.stack.databaseUrl;
+  expect([blind.code, blind.of('PostgreSQL')]).toMatchObject([1, { state: 'wrong', mend: expect.stringMatching(/HOLDFAST_DATABASE_URL/) }]);
+  expect(await cli('doctor')).toMatchObject({ code: 1, out: expect.stringMatching(/wrong {2}compensation: no instance of it takes part\n {7}start one/) });
+});
