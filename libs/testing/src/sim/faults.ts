@@ -65,7 +65,15 @@ export interface Asked {
   readonly nth: number;
 }
 
-export interface FaultPlan {
+/** Otherwise than a world has it by itself, milliseconds. */
+export interface Tempo {
+  /** Within how long what died is there again. */
+  readonly restartsWithinMs: number;
+  /** Within how long a late write arrives. */
+  readonly lateWithinMs: number;
+}
+
+export interface FaultPlan extends Partial<Tempo> {
   /** Faults that come by themselves, at times from the beginning on. */
   readonly timed: readonly Extract<Fault, { at: 'time' }>[];
   /** `texts`: what the ask is about, in the words of its messages; absent for asks that are about no effect. */
@@ -131,6 +139,26 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
       if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site])) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
+    },
+  };
+}
+
+/** What comes about while runs go from worker to worker: what was said before is heard after. */
+const HANDED_OVER: Readonly<Partial<Record<Site, readonly [SiteFault, number]>>> = { 'publish.intents': ['late', 0.3], publish: ['late', 0.1], 'fire.local': ['slow', 0.3] };
+const HANDOVERS = 6;
+/** Workers that are soon back, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
+export const HANDOVER_TEMPO: Tempo = { restartsWithinMs: 700, lateWithinMs: 5000 };
+
+/** Faults by chance, and besides them a worker that comes and goes, with the writes and calls about it late or slow. */
+export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string): FaultPlan {
+  const plan = random(chance, options);
+  const goes = Array.from({ length: HANDOVERS }, (): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: chance.whole(200, 5000), target: comesAndGoes, kind: 'restart', forMs: 0 }));
+  return {
+    timed: [...plan.timed, ...goes],
+    at: (asked, elapsedMs, texts) => {
+      const [kind, often] = HANDED_OVER[asked.site] ?? ['slow', 0];
+      if (asked.kind !== 'client' && elapsedMs <= options.windowMs && chance.hits(often)) return kind;
+      return plan.at(asked, elapsedMs, texts);
     },
   };
 }

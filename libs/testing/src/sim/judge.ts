@@ -1,6 +1,6 @@
 import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import type { RunEffects } from '@holdfast/ledger';
-import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
+import { DEFAULT_POOL, toolTasks, topics, type Pool, type Step } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
@@ -45,6 +45,8 @@ export class Judge {
   /** What stood recorded in a run's stream when it was granted, by run and fence. */
   readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
   readonly #intended = new Set<string>();
+  /** Effects of which a worker has told on the log that they have happened. */
+  readonly #told = new Set<string>();
   readonly exempt: Exemption[] = [];
   readonly #plans: PlanJudge;
 
@@ -110,6 +112,8 @@ export class Judge {
   #intent({ topic, key, headers, value }: LogRecord): void {
     if (topic !== topics.agentIntents) return;
     const { ce_type: type } = headers;
+    const { settles = [] } = JSON.parse(value ?? '') as { settles?: { step: string; outcome: { status: string } }[] };
+    for (const { step, outcome } of settles) if (outcome.status === 'succeeded') this.#told.add(`${key ?? ''}/${step}`);
     if (type !== 'CallTool' && type !== 'CallGroup') return;
     const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
     for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
@@ -346,6 +350,10 @@ export class Judge {
     const { world } = this.sim;
     const { databases } = this.sim.cluster;
     for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
+    for (const { run: by, step, effect } of world.firings) {
+      // Of a read that was refused nothing stands.
+      if (by === id && effect !== 'pure' && this.#told.has(`${id}/${step}`) && !effects.has(step as Step)) this.#violated('I5', `a worker has told that ${id}/${step} has happened, and the ledger has not heard of it`);
+    }
     for (const effect of effects.values()) {
       const firings = world.byKey.get(effect.key) ?? [];
       const step = run.steps.get(effect.step);

@@ -67,7 +67,7 @@ export class FakeWorld {
     const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
-    const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? 1500 : 0);
+    const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? process.chance.pick([700, 1500]) : 0);
     return new Promise((resolve, reject) => {
       scheduler.at(scheduler.now + takes, null, () => {
         this.inFlight -= 1;
