@@ -15,7 +15,7 @@ import { parseArgs, promisify } from 'node:util';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PATCHES = path.join(ROOT, 'libs/testing/mutants');
 const WORK = path.join(ROOT, '.holdfast/mutants');
-const PACKAGES = ['libs/kernel', 'libs/protocol', 'libs/runtime', 'libs/sdk', 'libs/testing', 'services/orchestrator', 'services/ledger'];
+const PACKAGES = ['libs/kernel', 'libs/protocol', 'libs/runtime', 'libs/sdk', 'libs/testing', 'services/orchestrator', 'services/ledger', 'services/reconciliation', 'services/compensation'];
 const run = promisify(execFile);
 
 const { values } = parseArgs({ options: { only: { type: 'string' }, 'seeds-max': { type: 'string', default: '2000' }, jobs: { type: 'string', default: '2' } } });

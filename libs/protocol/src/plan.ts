@@ -40,6 +40,8 @@ export const CompensationRegistered = message(
     /** Null: it is a point of no return, and nothing answers it. */
     how: CompensationContract.nullable(),
     pointOfNoReturn: z.literal(true).optional(),
+    /** Heard of from the ledger before the orchestrator: recorded once more, in its place, when that has told of it. */
+    early: z.literal(true).optional(),
   }),
 );
 /** What the ledger says of an effect that may have to be answered. `version`: of the effect's stream that says so. `not_ours`: another run's effect answered it. */

@@ -17,6 +17,7 @@ import {
   type EffectNoted,
   type EffectOutcomeUnknown,
   type EffectRejected,
+  type EffectRetryScheduled,
   type EffectRequested,
   type EffectSucceeded,
   type GroupRequested,
@@ -69,10 +70,15 @@ export class PlanHandlers {
     for (const call of data.bound === undefined ? (data.boundGroup ?? []) : [data.bound]) this.#register(envelope, call, 'local', 0, turn);
   };
 
-  /** The ledger may be heard before the orchestrator. */
+  /** The ledger may be heard before the orchestrator, also of what a worker fired by itself and wants tried again. */
+  retried = ({ envelope, data }: In<typeof EffectRetryScheduled>, turn: PlanTurn): void => {
+    const { step, key, local } = data;
+    if (local?.args !== undefined && answeredBy(step) === null) this.#register(envelope, { ...local, step, key, args: local.args }, 'local', 0, turn, true);
+  };
+
   dispatched = ({ envelope, data }: In<typeof EffectDispatched> | In<typeof EffectHeld>, turn: PlanTurn): void => {
     const { args, fence, ...call } = data;
-    if (args !== undefined && answeredBy(call.step) === null) this.#register(envelope, { ...call, args }, 'granted', fence, turn);
+    if (args !== undefined && answeredBy(call.step) === null) this.#register(envelope, { ...call, args }, 'granted', fence, turn, true);
   };
 
   succeeded = (inbound: In<typeof EffectSucceeded>, turn: PlanTurn): void => {
@@ -142,11 +148,11 @@ export class PlanHandlers {
   }
 
   /** Known before it can fire: the intent is committed or acknowledged on the log, and says by its tool's version how it is answered. */
-  #register({ subject, tenant }: Inbound['envelope'], call: Pick<RequestedCall, 'step' | 'key' | 'tool' | 'effect' | 'args' | 'digest'>, fire: Registered['fire'], fence: number, turn: PlanTurn): void {
+  #register({ subject, tenant }: Inbound['envelope'], call: Pick<RequestedCall, 'step' | 'key' | 'tool' | 'effect' | 'args' | 'digest'>, fire: Registered['fire'], fence: number, turn: PlanTurn, early = false): void {
     const contract = this.#contracts.tool(call.tool);
     if (contract === undefined || (contract.compensate === undefined && contract.pointOfNoReturn === undefined)) return;
     const { step, key, tool, effect, args, digest } = call;
-    const registered: Registered = { step, key, tool, effect, args, digest, fire, how: contract.compensate ?? null, pointOfNoReturn: contract.pointOfNoReturn === true };
+    const registered: Registered = { step, key, tool, effect, args, digest, fire, how: contract.compensate ?? null, pointOfNoReturn: contract.pointOfNoReturn === true, early };
     this.#apply(subject, tenant, turn, { type: 'register', effect: registered, fence, ...this.#looking(turn) });
   }
 

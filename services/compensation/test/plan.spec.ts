@@ -20,7 +20,8 @@ describe('a plan is made', () => {
   });
 
   test('not where there is nothing to answer', () => {
-    expect(told(ended()).events).toEqual([]);
+    expect(told(ended('completed')).events).toEqual([]);
+    expect(told(ended()).types()).toEqual(['RunEndNoted']);
     expect(told(register('1'), note('1', { status: 'rejected', message: 'full' }), ended()).types()).not.toContain('PlanOpened');
   });
 
@@ -51,6 +52,29 @@ describe('an effect', () => {
     expect(plans.ordered()).toEqual([]);
     expect(plans.conclusion).toBeUndefined();
     expect(plans.tell(note('1', { version: 3 })).ordered()).toEqual(['1~1']);
+  });
+
+  test('of which its worker says only after the end of its run that it has happened is answered', () => {
+    const plans = told(ended('cancelled'), register('1', { fire: 'local' }));
+    expect(plans.all('PlanOpened')).toMatchObject([{ cause: { kind: 'landed_late', step: '1' }, scope: { kind: 'steps', steps: ['1'] } }]);
+    expect(plans.tell(note('1')).ordered()).toEqual(['1~1']);
+  });
+
+  test('of which nobody says anything, begun as its run ended, is in doubt after a while', () => {
+    const plans = told(ended('cancelled'), register('1', { fire: 'local' }), register('2', { fire: 'local' }), due(now + DOUBT_AFTER_MS));
+    expect(plans.all('PlanOpened')).toHaveLength(1);
+    expect(plans.all('EffectDoubted').map((doubted) => doubted.step)).toEqual(['2', '1']);
+  });
+
+  test('that the ledger tells of first takes its place when the orchestrator does', () => {
+    const plans = told(register('2', { early: true }), note('2'), register('1'), register('2'), register('2', { early: true }), note('1'), ended());
+    expect(plans.types().filter((type) => type === 'CompensationRegistered')).toHaveLength(3);
+    expect(plans.ordered()).toEqual(['2~1']);
+    expect(plans.tell(noteAnswer('2~1')).ordered()).toEqual(['2~1', '1~1']);
+  });
+
+  test('begun as its run had completed is not answered by itself', () => {
+    expect(told(register('1'), ended('completed'), register('2', { fire: 'local' }), note('2')).types()).not.toContain('PlanOpened');
   });
 
   test('that is proved not to have happened needs no answer', () => {

@@ -27,10 +27,11 @@ type CaseTurn = Turn<RunCases, CaseEvent>;
 @Injectable()
 export class CaseHandlers {
   readonly #contracts: ContractBook;
-  readonly #results = new SchemaChecker('output');
+  readonly #results: SchemaChecker;
 
-  constructor(contracts: ContractBook) {
+  constructor(contracts: ContractBook, results = new SchemaChecker('output')) {
     this.#contracts = contracts;
+    this.#results = results;
   }
 
   async prepare(inbounds: readonly Inbound[]): Promise<void> {

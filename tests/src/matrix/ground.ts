@@ -17,6 +17,8 @@ export interface RunPlan {
   readonly tool: string;
   readonly steps: number;
   readonly doubt?: boolean;
+  /** It has all of it answered in the end, and it is its answers that are in doubt. */
+  readonly answered?: boolean;
   readonly ms?: number;
   readonly gate?: string;
   /** Bytes that its arguments carry about, in hexadecimal. */
@@ -117,10 +119,10 @@ export class Ground {
     await this.stack.producer.send({
       topic: topics.agentIntents,
       acks: -1,
-      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null, pad = '' }) => ({
+      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null, pad = '', answered = false }) => ({
         key: run,
         headers: { ce_type: 'StartRun' },
-        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate, pad } }),
+        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate, pad, answered } }),
       })),
     });
   }

@@ -39,14 +39,14 @@ function stepFaults(name: string, arrivals: readonly Arrival[]): { duplicates: n
 }
 
 /**
- * Judges runs from the outside sink: every step there, irreversible ones once, each under one key;
+ * Judges runs from the outside sink: every step there, irreversible ones once, each under one key, and so whatever answers them;
  * the run completed, and what it returned is what the world gave. Calls that the world itself refused,
  * because a probe had voided them, are no second effect.
  */
 export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = false } = {}): Judgement {
   let [duplicates, lost, unknownLeft, calls, steps, expired] = [0, 0, 0, 0, 0, 0];
   const faults: string[] = [];
-  for (const { run, steps: wanted } of plans) {
+  for (const { run, steps: wanted, answered = false } of plans) {
     const view = ground.view(run);
     const arrivals = ground.sink.arrivals.filter((arrival) => arrival.run === run);
     calls += arrivals.length;
@@ -57,7 +57,7 @@ export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = f
       if (arrivals.some(({ step }) => Number(step) >= cut)) faults.push(`${run} was told that nothing was fired at step ${cut}, and the world has seen it`);
     }
     const counted = cut === null ? wanted : cut - 1;
-    steps += counted;
+    steps += answered ? 2 * counted : counted;
     if (view.endedAt === null) {
       if (view.blocked) unknownLeft += 1;
       else lost += 1;
@@ -70,6 +70,12 @@ export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = f
       duplicates += found.duplicates;
       lost += found.lost;
       faults.push(...found.faults);
+      if (answered && view.endedAt !== null) {
+        const found = stepFaults(`the answer to ${run}/${step}`, arrivals.filter((arrival) => arrival.step.startsWith(`${step}~`)));
+        duplicates += found.duplicates;
+        lost += found.lost;
+        faults.push(...found.faults);
+      }
       if (output !== null && !here.some(({ id, accepted }) => accepted && id === output[step - 1])) faults.push(`${run}/${step} returned ${JSON.stringify(output[step - 1])}, which the world did not give it`);
     }
   }

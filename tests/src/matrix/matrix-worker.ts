@@ -20,6 +20,8 @@ const args = z.object({
   /** Waits at this gate of the sink after the call. */
   gate: z.string().nullable(),
   pad: z.string().optional(),
+  /** The same of what answers it. */
+  doubtAnswer: z.boolean().optional(),
 });
 type Args = z.infer<typeof args>;
 const Fired = z.union([z.object({ id: z.number() }), z.object({ voided: z.literal(true) })]);
@@ -54,13 +56,32 @@ const shared = { version: '1', input: args, output: z.number(), retry };
 /** A limit on how many are under way makes a tool the ledger's to grant. */
 const granted = { concurrency: 500 };
 
+const once = { retry: { ...retry, attemptsMax: 1 } };
+const answers = [
+  defineTool({ ...shared, ...granted, name: 'answer-idempotent', effect: 'idempotent', probe, execute: execute('idempotent') }),
+  defineTool({ ...shared, ...granted, ...once, name: 'answer-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
+  defineTool({ ...shared, name: 'answer-irreversible', effect: 'irreversible', probe, owner: 'tests', execute: execute('irreversible') }),
+];
+/** Fired by the worker that asks, and answered by a tool that the ledger grants. */
+const answered = answers.map((tool) =>
+  defineTool({
+    ...shared,
+    name: tool.name.replace('answer', 'answered'),
+    effect: 'idempotent',
+    execute: execute('idempotent'),
+    compensate: { tool, args: { n: { from: 'args', at: '/n' }, doubt: { from: 'args', at: '/doubtAnswer' }, ms: { value: 0 }, gate: { value: null } } },
+  }),
+);
+
 const tools: readonly ToolDefinition<typeof args, z.ZodNumber>[] = [
+  ...answers,
+  ...answered,
   defineTool({ ...shared, name: 'pure-local', effect: 'pure', execute: execute('pure') }),
   defineTool({ ...shared, ...granted, name: 'pure-granted', effect: 'pure', execute: execute('pure') }),
   defineTool({ ...shared, name: 'idempotent-local', effect: 'idempotent', execute: execute('idempotent') }),
   defineTool({ ...shared, ...granted, name: 'idempotent-granted', effect: 'idempotent', execute: execute('idempotent') }),
   // With one attempt only, a doubt is a case.
-  defineTool({ ...shared, ...granted, retry: { ...retry, attemptsMax: 1 }, name: 'idempotent-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
+  defineTool({ ...shared, ...granted, ...once, name: 'idempotent-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
   defineTool({ ...shared, name: 'irreversible-granted', effect: 'irreversible', probe, owner: 'tests', execute: execute('irreversible') }),
 ];
 const byName = new Map(tools.map((tool) => [tool.name, tool]));
@@ -68,13 +89,17 @@ const byName = new Map(tools.map((tool) => [tool.name, tool]));
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string().default('') }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string().default(''), answered: z.boolean().default(false) }),
   output: z.array(z.number()),
-  run: async (run, { tool: name, steps, doubt, ms, gate, pad }) => {
+  run: async (run, { tool: name, steps, doubt, ms, gate, pad, answered: isAnswered }) => {
     const tool = byName.get(name);
     if (tool === undefined) throw new Error(`no tool ${name}`);
     const ids: number[] = [];
-    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && n === 1, ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
+    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, ...(isAnswered ? { doubt: false, doubtAnswer: doubt && n === 1 } : { doubt: doubt && n === 1 }), ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
+    if (isAnswered) {
+      const { status } = await run.rollback({ to: 'start' });
+      if (status !== 'compensated') throw new Error(`what it did is ${status}`);
+    }
     return ids;
   },
 });

@@ -2,6 +2,7 @@ import type { EffectClass } from '@holdfast/protocol';
 import { defineAgent, defineTool, EffectFailed, EffectRejected, Failed, IntentRefusedError, StepFailed, type AgentDefinition, type Run, type ToolDefinition } from '@holdfast/sdk';
 import { z } from 'zod';
 import type { Chance } from './chance.js';
+import { undo, type UndoOp } from './undo.js';
 import { APPROVED, approvedTool, isWait, waitFor, type WaitOp } from './waits.js';
 
 export interface ToolKind {
@@ -20,7 +21,7 @@ export const TOOLS: readonly [ToolKind, ...ToolKind[]] = [
   { name: 'order.refund', effect: 'irreversible', keyScope: 'target' },
 ];
 
-const args = z.object({ n: z.number(), target: z.string(), from: z.string() });
+export const args = z.object({ n: z.number(), target: z.string(), from: z.string() });
 
 /** How long a granted task may wait, and how long an attempt may take, milliseconds. */
 export const QUEUE_MS = 3000;
@@ -29,8 +30,9 @@ export const TIMEOUT_MS = 1200;
 /** Those that anybody may call, and the one that needs an approval. */
 export const ALL_TOOLS: readonly ToolKind[] = [...TOOLS, APPROVED];
 
-const freeTools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keyScope }) => {
-  const spec = {
+/** A tool as it is declared; each process puts its own way to the world into `execute`. `more`: what else its contract says. */
+export function declare({ name, effect, keyScope }: ToolKind, more: object = {}): object {
+  return {
     name,
     version: '1',
     effect,
@@ -43,12 +45,19 @@ const freeTools: readonly ToolDefinition[] = TOOLS.map(({ name, effect, keyScope
     execute: (): string => {
       throw new Error(`${name} is given its world by its process`);
     },
+    ...(keyScope === 'target' ? { keyScope, target: ({ target }: z.infer<typeof args>) => target } : {}),
+    ...more,
   };
-  return (keyScope === 'target' ? defineTool({ ...spec, keyScope, target: ({ target }) => target }) : defineTool(spec)) as unknown as ToolDefinition;
-});
-const vault = approvedTool({ retry: { attemptsMax: 12, initialMs: 50, maxMs: 1000, factor: 2 }, timeoutMs: TIMEOUT_MS, queueMs: QUEUE_MS });
-/** The tools as they are declared; each process puts its own way to the world into `execute`. */
-export const tools: readonly ToolDefinition[] = [...freeTools, vault];
+}
+
+/** `more`: what each contract says besides. */
+export const toolsWith = (more: (kind: ToolKind) => object): readonly ToolDefinition[] => [
+  ...TOOLS.map((kind) => defineTool(declare(kind, more(kind)) as never) as unknown as ToolDefinition),
+  approvedTool({ retry: { attemptsMax: 12, initialMs: 50, maxMs: 1000, factor: 2 }, timeoutMs: TIMEOUT_MS, queueMs: QUEUE_MS }, more(APPROVED)),
+];
+export const tools = toolsWith(() => ({}));
+/** What the agent's code knows of the tool that needs an approval. */
+const vault = tools.find(({ name }) => name === APPROVED.name) as ToolDefinition;
 
 export interface CallOp {
   readonly do: 'call';
@@ -62,6 +71,9 @@ export interface CallOp {
 export type Op =
   | CallOp
   | WaitOp
+  | UndoOp
+  /** The code throws: its run has failed. */
+  | { readonly do: 'fail' }
   | { readonly do: 'step' | 'model'; readonly n: number; /** So many tries fail. */ readonly fails: number }
   | { readonly do: 'now' | 'random' | 'uuid' }
   /** Two calls at once; what follows depends on which of them the code hears of first. */
@@ -116,6 +128,11 @@ async function carryOut(run: Run, program: readonly Op[], life: Life): Promise<s
       case 'uuid':
         chance = run.uuid();
         break;
+      case 'undo':
+        said.push(...(await undo(run, each, (call) => outcomeOf(() => callOf(run, call, chance, life)))));
+        break;
+      case 'fail':
+        throw new Error('as scripted');
       case 'all': {
         const branches = each.branches.map((branch) => (scope: Run) => (each.asOne ? onlyCall(scope, branch[0], life) : carryOut(scope, branch, life)));
         said.push(...(await run.all(branches, each.asOne ? { checkpoint: 'group' } : {})).flat());
@@ -193,4 +210,21 @@ export function randomProgram(chance: Chance, run: string, { shared, contested }
   return program;
 }
 
-export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + (each.do === 'race' ? 3 : each.do === 'approval' ? 2 : each.do === 'all' ? each.branches.reduce((all, branch) => all + stepsOf(branch), 0) : 1), 0);
+export const stepsOf = (program: readonly Op[]): number => program.reduce((sum, each) => sum + stepsIn(each), 0);
+
+function stepsIn(op: Op): number {
+  switch (op.do) {
+    case 'race':
+      return 3;
+    case 'approval':
+      return 2;
+    case 'undo':
+      return op.calls.length + 2;
+    case 'fail':
+      return 0;
+    case 'all':
+      return op.branches.reduce((all, branch) => all + stepsOf(branch), 0);
+    default:
+      return 1;
+  }
+}

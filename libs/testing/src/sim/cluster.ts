@@ -3,17 +3,20 @@ import { encodeHeaders, RunId, StartRun, topics, type EffectClass, type Json, ty
 import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
-import { timedCellOf, type FaultPlan, type ProcessKind } from './faults.js';
+import { SERVICES, timedCellOf, type FaultPlan, type ProcessKind, type ServiceKind } from './faults.js';
 import { SimLog } from './log.js';
 import { SimProcess } from './process.js';
 import { start, type Running, type Surroundings } from './processes.js';
 import { BEGINNING, type Scheduler } from './scheduler.js';
 import { SimDatabase } from './store.js';
 
+/** How many processes of each kind; without a case for each unknown and a plan for each failed run where the two are left out. */
+export type Instances = Readonly<Record<'orchestrator' | 'ledger' | 'worker', number> & Partial<Record<ServiceKind, number>>>;
+
 export interface ClusterOptions extends Pick<Surroundings, 'agents' | 'tools' | 'onGrant' | 'onAlarm'> {
   readonly seed: string;
   readonly plan: FaultPlan;
-  readonly instances: Readonly<Record<'orchestrator' | 'ledger' | 'worker', number>>;
+  readonly instances: Instances;
   readonly partitions: number;
   readonly trace: boolean;
   readonly sessionMs?: number;
@@ -37,6 +40,7 @@ interface Slot {
 }
 
 const SESSION_MS = 3000;
+const RESTARTS_WITHIN_MS = 5000;
 /** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
 const LEAP_LEAST_MS = 6000;
 const LEAP_SHORT_OF_MS = 1500;
@@ -45,7 +49,7 @@ const LEAP_SHORT_OF_MS = 1500;
 export class Cluster {
   readonly core: Core;
   readonly log: SimLog;
-  readonly databases: Readonly<Record<'orchestrator' | 'ledger', SimDatabase>>;
+  readonly databases: Readonly<Record<ServiceKind, SimDatabase>>;
   readonly slots: readonly Slot[];
   /** Runs whose start Kafka has acknowledged. */
   readonly acknowledged = new Set<string>();
@@ -62,11 +66,16 @@ export class Cluster {
     this.#options = options;
     this.core = new Core(seed, plan, trace, options.scheduler);
     this.log = new SimLog(this.core, partitions);
-    this.databases = { orchestrator: new SimDatabase(this.core, 'orchestrator'), ledger: new SimDatabase(this.core, 'ledger') };
+    const database = (name: ServiceKind): SimDatabase => new SimDatabase(this.core, name);
+    this.databases = { orchestrator: database('orchestrator'), ledger: database('ledger'), reconciliation: database('reconciliation'), compensation: database('compensation') };
     for (const database of Object.values(this.databases)) database.onCommit = (rows) => void (this.#committedRows += rows.length);
     this.log.watch(({ topic, headers, key, value }) => {
       const { ce_seq: seq, ce_type: type } = headers;
       if (seq !== undefined) this.#publishedRows.add(`${String(headers['ce_source'])}/${String(headers['ce_lane'])}/${String(seq)}`);
+      if (topic === topics.compensationEvents && type === 'CompensationOrdered') {
+        const { key: operation, effect, tool } = JSON.parse(value ?? '') as Requested;
+        this.core.effects.learn(operation, effect, tool.name);
+      }
       if (topic !== topics.runEvents || key === null) return;
       if (type === 'RunFinished' || type === 'RunQuarantined') this.over.add(key);
       if (type === 'EffectRequested' || type === 'GroupRequested') {
@@ -74,7 +83,7 @@ export class Cluster {
         for (const { key: operation, effect, tool } of data.calls ?? (data.call === undefined ? [] : [data.call])) this.core.effects.learn(operation, effect, tool.name);
       }
     });
-    this.slots = (['orchestrator', 'ledger', 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
+    this.slots = ([...SERVICES, 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] ?? 0 }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
     this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), irreversibleConcurrency: 4, ...options };
     this.core.onDied = (process) => this.#died(process);
   }
@@ -155,6 +164,12 @@ export class Cluster {
     );
   }
 
+  /** Nothing that the ledger granted, no case and no plan is open. */
+  isSettled(): boolean {
+    const { ledger, reconciliation, compensation } = this.databases;
+    return [ledger, reconciliation, compensation].every(({ agenda }) => [...agenda.values()].every(({ open }) => !open));
+  }
+
   /** Starts one process that is not running. */
   startOne(name: string): void {
     const slot = this.slots.find((each) => each.name === name);
@@ -170,7 +185,7 @@ export class Cluster {
     const slot = this.slots.find(({ running }) => running?.process === process);
     if (slot === undefined) return;
     const { scheduler } = this.core;
-    scheduler.at(scheduler.now + process.chance.between(100, 5000), null, () => this.#start(slot));
+    scheduler.at(scheduler.now + process.chance.between(100, this.core.plan.restartsWithinMs ?? RESTARTS_WITHIN_MS), null, () => this.#start(slot));
   }
 
   #happen(fault: FaultPlan['timed'][number]): void {

@@ -1,7 +1,9 @@
 import type { EffectClass } from '@holdfast/protocol';
 import type { Chance } from './chance.js';
 
-export type ProcessKind = 'orchestrator' | 'ledger' | 'worker' | 'client';
+export const SERVICES = ['orchestrator', 'ledger', 'reconciliation', 'compensation'] as const;
+export type ServiceKind = (typeof SERVICES)[number];
+export type ProcessKind = ServiceKind | 'worker' | 'client';
 
 /** Where a process asks something of the world outside it: the awaits of the loop, the host and the SDK. */
 export type Site =
@@ -16,7 +18,8 @@ export type Site =
   | 'group'
   | 'heartbeat'
   | 'fire.local'
-  | 'fire.granted';
+  | 'fire.granted'
+  | 'probe';
 
 /**
  * What may happen to one ask.
@@ -49,6 +52,7 @@ export const SITE_FAULTS: Readonly<Record<Site, readonly SiteFault[]>> = {
   heartbeat: ['refused', 'slow'],
   'fire.local': ['crash_before', 'crash_after', 'slow'],
   'fire.granted': ['crash_before', 'crash_after', 'slow'],
+  probe: ['crash_before', 'crash_after', 'slow'],
 };
 
 export const TIMED_FAULTS: readonly TimedFault[] = ['freeze', 'cut_off', 'clock_jump', 'restart', 'store_outage', 'broker_outage'];
@@ -61,7 +65,15 @@ export interface Asked {
   readonly nth: number;
 }
 
-export interface FaultPlan {
+/** Otherwise than a world has it by itself, milliseconds. */
+export interface Tempo {
+  /** Within how long what died is there again. */
+  readonly restartsWithinMs: number;
+  /** Within how long a late write arrives. */
+  readonly lateWithinMs: number;
+}
+
+export interface FaultPlan extends Partial<Tempo> {
   /** Faults that come by themselves, at times from the beginning on. */
   readonly timed: readonly Extract<Fault, { at: 'time' }>[];
   /** `texts`: what the ask is about, in the words of its messages; absent for asks that are about no effect. */
@@ -93,6 +105,7 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   heartbeat: 0.2,
   'fire.local': 1,
   'fire.granted': 2,
+  probe: 2,
 };
 
 export interface RandomFaultOptions {
@@ -102,6 +115,9 @@ export interface RandomFaultOptions {
   readonly windowMs: number;
   readonly timedMax: number;
   readonly targets: readonly [string, ...string[]];
+  readonly stores: readonly [ServiceKind, ...ServiceKind[]];
+  /** How far one jump sets a clock, milliseconds. */
+  readonly jumpMs: number;
 }
 
 /** Faults by chance. Each world knows only some kinds, and those the more: rare meetings of one kind with another become common. */
@@ -113,8 +129,8 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
   const atTime = TIMED_FAULTS.filter(known);
   const timed = Array.from({ length: atTime.length === 0 ? 0 : chance.whole(0, options.timedMax) }, (): Extract<Fault, { at: 'time' }> => {
     const kind = chance.pick(atTime as [TimedFault, ...TimedFault[]]);
-    const target = kind === 'store_outage' ? chance.pick(['orchestrator', 'ledger']) : kind === 'broker_outage' ? 'broker' : chance.pick(options.targets);
-    const forMs = kind === 'clock_jump' ? chance.whole(-1500, 1500) : chance.hits(0.5) ? chance.whole(200, 2000) : chance.whole(2000, 9000);
+    const target = kind === 'store_outage' ? chance.pick(options.stores) : kind === 'broker_outage' ? 'broker' : chance.pick(options.targets);
+    const forMs = kind === 'clock_jump' ? chance.whole(-options.jumpMs, options.jumpMs) : chance.hits(0.5) ? chance.whole(200, 2000) : chance.whole(2000, 9000);
     return { at: 'time', ms: chance.whole(20, options.windowMs), target, kind, forMs };
   });
   return {
@@ -123,6 +139,26 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
       if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site])) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
+    },
+  };
+}
+
+/** What comes about while runs go from worker to worker: what was said before is heard after. */
+const HANDED_OVER: Readonly<Partial<Record<Site, readonly [SiteFault, number]>>> = { 'publish.intents': ['late', 0.3], publish: ['late', 0.1], 'fire.local': ['slow', 0.3] };
+const HANDOVERS = 6;
+/** Workers that are soon back, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
+export const HANDOVER_TEMPO: Tempo = { restartsWithinMs: 700, lateWithinMs: 5000 };
+
+/** Faults by chance, and besides them a worker that comes and goes, with the writes and calls about it late or slow. */
+export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string): FaultPlan {
+  const plan = random(chance, options);
+  const goes = Array.from({ length: HANDOVERS }, (): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: chance.whole(200, 5000), target: comesAndGoes, kind: 'restart', forMs: 0 }));
+  return {
+    timed: [...plan.timed, ...goes],
+    at: (asked, elapsedMs, texts) => {
+      const [kind, often] = HANDED_OVER[asked.site] ?? ['slow', 0];
+      if (asked.kind !== 'client' && elapsedMs <= options.windowMs && chance.hits(often)) return kind;
+      return plan.at(asked, elapsedMs, texts);
     },
   };
 }
@@ -145,7 +181,19 @@ const BOUNDARIES: readonly (readonly [ProcessKind, Site, readonly (EffectClass |
     [kind, 'group', ['any']] as const,
     [kind, 'heartbeat', ['any']] as const,
   ]),
+  ...(['reconciliation', 'compensation'] as const).flatMap((kind) => {
+    const about: readonly EffectClass[] = kind === 'compensation' ? ['idempotent', 'irreversible'] : ['irreversible'];
+    return [
+      [kind, 'store.take', ['any']] as const,
+      [kind, 'store.read', ['any']] as const,
+      [kind, 'store.commit', about] as const,
+      [kind, 'publish', about] as const,
+      [kind, 'group', ['any']] as const,
+      [kind, 'heartbeat', ['any']] as const,
+    ];
+  }),
   ['ledger', 'store.lock', ['any']],
+  ['worker', 'probe', ['irreversible']],
   ['worker', 'publish', EVERY],
   ['worker', 'publish.intents', EVERY],
   ['worker', 'publish.results', EVERY],
@@ -159,7 +207,7 @@ const BOUNDARIES: readonly (readonly [ProcessKind, Site, readonly (EffectClass |
 /** Every cell that many seeds together must meet. */
 export const everyCell = (): Cell[] => [
   ...BOUNDARIES.flatMap(([process, site, effects]) => SITE_FAULTS[site].flatMap((kind) => effects.map((effect) => cellOf(kind, process, site, effect)))),
-  ...(['freeze', 'cut_off', 'clock_jump', 'restart'] as const).flatMap((kind) => ['orchestrator', 'ledger', 'worker'].map((process) => timedCellOf(kind, process))),
-  ...['orchestrator', 'ledger'].map((store) => timedCellOf('store_outage', store)),
+  ...(['freeze', 'cut_off', 'clock_jump', 'restart'] as const).flatMap((kind) => [...SERVICES, 'worker'].map((process) => timedCellOf(kind, process))),
+  ...SERVICES.map((store) => timedCellOf('store_outage', store)),
   timedCellOf('broker_outage', 'broker'),
 ];

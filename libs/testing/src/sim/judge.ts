@@ -1,11 +1,15 @@
-import { absent, evolve as evolveRun, evolveAt, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
-import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
-import { DEFAULT_POOL, toolTasks, topics, type Pool } from '@holdfast/protocol';
+import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
+import type { RunEffects } from '@holdfast/ledger';
+import { DEFAULT_POOL, toolTasks, topics, type Pool, type Step } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
+import { SERVICES, type ServiceKind } from './faults.js';
+import { foldEffects, STREAMS } from './folds.js';
+import { judgeCases } from './judge-cases.js';
 import { judgeLife } from './judge-life.js';
-import { expected } from './oracle.js';
+import { PlanJudge } from './judge-plans.js';
+import { expected, type Expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
 import type { Firing } from './world.js';
 
@@ -41,7 +45,10 @@ export class Judge {
   /** What stood recorded in a run's stream when it was granted, by run and fence. */
   readonly #recordedBefore = new Map<string, ReadonlySet<string>>();
   readonly #intended = new Set<string>();
+  /** Effects of which a worker has told on the log that they have happened. */
+  readonly #told = new Set<string>();
   readonly exempt: Exemption[] = [];
+  readonly #plans: PlanJudge;
 
   constructor(private readonly sim: Simulation) {
     const { world } = sim;
@@ -55,6 +62,12 @@ export class Judge {
     databases.ledger.onCommit = (rows) => {
       noteEffect(rows);
       for (const row of rows) this.#effectRow(row);
+    };
+    this.#plans = new PlanJudge((invariant, what) => this.#violated(invariant, what), world, (run) => foldEffects(databases.ledger.stream(topics.effectEvents, run)));
+    const { onCommit: notePlan } = databases.compensation;
+    databases.compensation.onCommit = (rows) => {
+      notePlan(rows);
+      for (const row of rows) this.#plans.row(row);
     };
     databases.ledger.onTake = (lanes) => {
       for (const lane of lanes) this.#backlog.set(lane, log.lane(topics.toolResults, lane).length);
@@ -99,6 +112,8 @@ export class Judge {
   #intent({ topic, key, headers, value }: LogRecord): void {
     if (topic !== topics.agentIntents) return;
     const { ce_type: type } = headers;
+    const { settles = [] } = JSON.parse(value ?? '') as { settles?: { step: string; outcome: { status: string } }[] };
+    for (const { step, outcome } of settles) if (outcome.status === 'succeeded') this.#told.add(`${key ?? ''}/${step}`);
     if (type !== 'CallTool' && type !== 'CallGroup') return;
     const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
     for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
@@ -111,6 +126,7 @@ export class Judge {
   /** Asked at each call, before the world answers it. */
   #firing(firing: Firing): void {
     const { run, step, attempt, key, tool, effect } = firing;
+    this.#plans.firing(firing);
     const place = `${tool} at ${run}/${step} attempt ${attempt}`;
     const notAfter = this.#dispatched.get(`${run}/${step}/${attempt}`);
     const granted = notAfter !== undefined;
@@ -131,7 +147,7 @@ export class Judge {
     if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);
     if (same !== undefined) this.#violated('I3', `${place} fired twice, on ${same.process} and on ${firing.process}`);
-    const unproved = before.find(({ applied, ended }) => applied || !ended);
+    const unproved = before.find(({ applied, ended, voided }) => applied || (!ended && !voided));
     if (unproved !== undefined) this.#violated('I3', `${place} fired though attempt ${unproved.attempt} ${unproved.applied ? 'took effect' : 'may yet take effect'}`);
   }
 
@@ -144,8 +160,8 @@ export class Judge {
   judge(): void {
     const { sim } = this;
     if (sim.ended === 'late') this.#violated('rest', 'the world came to no rest within its time');
-    this.#streams('orchestrator', topics.runEvents);
-    this.#streams('ledger', topics.effectEvents);
+    const { settles } = sim;
+    for (const service of SERVICES) if (settles || service === 'orchestrator' || service === 'ledger') this.#streams(service);
     this.#allRead();
     for (const record of sim.cluster.log.topic(topics.deadLetters)) this.#violated('dead letter', record.value ?? '');
     this.#hosts();
@@ -153,7 +169,8 @@ export class Judge {
   }
 
   /** I8, I13: what the topic holds is what the journal holds, chained, and folds to what is in memory. */
-  #streams(service: 'orchestrator' | 'ledger', topic: string): void {
+  #streams(service: ServiceKind): void {
+    const { topic, fold } = STREAMS[service];
     const { databases, log, slots } = this.sim.cluster;
     const onTopic = new Map<string, LogRecord[]>();
     const last = new Map<string, number>();
@@ -178,7 +195,7 @@ export class Judge {
         if (record !== undefined && (record.value !== row.data || record.headers['ce_type'] !== row.type)) this.#violated('I8', `${stream} version ${index + 1}: topic and journal differ`);
         if (hash !== row.hash || (record !== undefined && record.headers['ce_hash'] !== hash)) this.#violated('I13', `${stream} version ${index + 1} doesn't chain`);
       }
-      const folded = service === 'orchestrator' ? foldRun(rows) : foldEffects(rows);
+      const folded = fold(rows);
       for (const { kind, running } of slots) {
         const held = kind === service && running?.process.alive === true ? running.peek(stream) : undefined;
         // A former holder's memory may be behind; it can't write.
@@ -192,10 +209,10 @@ export class Judge {
   #allRead(): void {
     const { databases, log } = this.sim.cluster;
     const { options } = this.sim;
-    const reads = { orchestrator: [topics.agentIntents, topics.effectEvents], ledger: [topics.runEvents, topics.toolResults] } as const;
-    for (const service of ['orchestrator', 'ledger'] as const) {
+    for (const service of SERVICES) {
+      if ((options.instances[service] ?? 0) === 0) continue;
       for (let lane = 0; lane < options.partitions; lane += 1) {
-        for (const topic of reads[service]) {
+        for (const topic of STREAMS[service].reads) {
           const end = log.lane(topic, lane).length;
           const read = databases[service].progress.get(lane)?.offsets[topic] ?? 0;
           if (read !== end) this.#violated('I1', `${service} has read ${topic}/${lane} up to ${read}, it ends at ${end}`);
@@ -238,23 +255,51 @@ export class Judge {
     this.#decidedOnce(id, rows);
     this.#effectsOf(id, effects, run);
     const plan = options.runs.find((one) => one.id === id);
-    for (const found of judgeLife({ id, rows, run, effects, inputs: this.sim.people.inputs })) this.sim.cluster.core.violated(found.slice(0, found.indexOf(':')), found.slice(found.indexOf(': ') + 2));
+    for (const found of judgeLife({ id, rows, run, effects, inputs: this.sim.people.inputs })) this.#found(found);
+    if (this.sim.settles) this.#settling(id, run, effects);
     if (plan === undefined) return;
     // Cancelled as it was asked to be: what stands then is judged above.
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
-    const wanted = expected(options.seed, id, plan.program);
+    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: this.sim.people.cancelled.size > 0 });
+    if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
       if (wanted.output.length !== got.length || !wanted.output.every((either, index) => either.split('|').includes(got[index] ?? ''))) this.#violated('equality', `${id} returned ${JSON.stringify(got)}, uninterrupted it returns ${JSON.stringify(wanted.output)}`);
-      const applied = new Set(this.sim.world.firings.filter((firing) => firing.applied && firing.effect === 'irreversible').map(({ key }) => key));
-      for (const key of wanted.applied) if (!applied.has(key)) this.#violated('equality', `${id} completed, and its effect ${key.slice(0, 8)} never happened`);
-      return;
+      return this.#happened(id, wanted.applied);
     }
     const unknown = unknownSteps(run);
     if (wanted.output === null && run.status === 'open' && unknown.length > 0) return;
-    const exemption = exemptFrom(this.sim, id, run, effects);
+    const exemption = this.sim.settles ? null : exemptFrom(this.sim, id, run, effects);
     if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
     else this.exempt.push(exemption);
+  }
+
+  /** What came of its cases and plans. */
+  #settling(id: string, run: Run, effects: RunEffects): void {
+    const { databases } = this.sim.cluster;
+    const { world, desk } = this.sim;
+    const sent = (desk?.commands ?? []).filter((command) => command.run === id);
+    const said = (about: 'case' | 'plan'): string[] => sent.flatMap((command) => (command.about === about ? [command.id] : []));
+    const rows = databases.reconciliation.stream(topics.reconciliationEvents, id);
+    for (const found of judgeCases({ id, rows, effectRows: databases.ledger.stream(topics.effectEvents, id), effects, world, commands: said('case') })) this.#found(found);
+    this.#plans.judge({ id, rows: databases.compensation.stream(topics.compensationEvents, id), run, world, commands: said('plan') });
+  }
+
+  #found(found: string): void {
+    this.#violated(found.slice(0, found.indexOf(':')), found.slice(found.indexOf(': ') + 2));
+  }
+
+  /** A run whose code ends in failure: what it did stands as it does without an interruption. */
+  #failed(id: string, run: Run, { standing, applied }: Expected): void {
+    if (run.status !== 'ended' || run.ending.status !== 'failed') return this.#violated('equality', `${id} is ${run.status}; uninterrupted it fails`);
+    const stands = new Map(run.compensation?.effects.map((effect) => [effect.step as string, effect.standing]));
+    for (const [step, wanted] of standing) if (stands.get(step) !== wanted) this.#violated('equality', `${id}/${step} is ${stands.get(step) ?? 'not spoken of'}; uninterrupted it is ${wanted}`);
+    this.#happened(id, applied);
+  }
+
+  #happened(id: string, wanted: ReadonlySet<string>): void {
+    const applied = new Set(this.sim.world.firings.filter((firing) => firing.applied && firing.effect === 'irreversible').map(({ key }) => key));
+    for (const key of wanted) if (!applied.has(key)) this.#violated('equality', `${id} is over, and its effect ${key.slice(0, 8)} never happened`);
   }
 
   /** Folds a run's events, and looks at each step of the way for what must never be. */
@@ -305,6 +350,10 @@ export class Judge {
     const { world } = this.sim;
     const { databases } = this.sim.cluster;
     for (const { type, data } of databases.ledger.stream(topics.effectEvents, id)) if (type === 'DuplicateEffectDetected') this.#violated('I3', `${id}: ${data}`);
+    for (const { run: by, step, effect } of world.firings) {
+      // Of a read that was refused nothing stands.
+      if (by === id && effect !== 'pure' && this.#told.has(`${id}/${step}`) && !effects.has(step as Step)) this.#violated('I5', `a worker has told that ${id}/${step} has happened, and the ledger has not heard of it`);
+    }
     for (const effect of effects.values()) {
       const firings = world.byKey.get(effect.key) ?? [];
       const step = run.steps.get(effect.step);
@@ -323,11 +372,6 @@ const reports = (value: string | null, step: string, attempt: number): boolean =
 
 /** Events by which a worker moves a run: each needs the run's present fence. */
 const CLAIMS: ReadonlySet<string> = new Set(['EffectRequested', 'GroupRequested', 'StepRecorded', 'StepRetryScheduled', 'StepFailed', 'WaitStarted', 'WaitAbandoned', 'RunReleased', 'RunFinished']);
-
-const events = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
-/** With the times of its rows, as the loop folds it. */
-const foldRun = (rows: readonly JournalRow[]): Run => events<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);
-const foldEffects = (rows: readonly JournalRow[]): RunEffects => events<EffectEvent>(rows).reduce(evolveEffects, noEffects);
 
 /** A state as text: maps and sets in their order. */
 const text = (state: unknown): string => JSON.stringify(state, (_, value: unknown) => (value instanceof Map || value instanceof Set ? [...(value as Iterable<unknown>)] : value));

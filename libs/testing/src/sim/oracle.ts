@@ -1,5 +1,7 @@
-import { DEFAULT_TENANT, operationKey, type RunId, type Step } from '@holdfast/protocol';
-import { TIMEOUT_MS, TOOLS, type CallOp, type Op } from './agents.js';
+import { DEFAULT_TENANT, operationKey, type OperationKey, type RunId, type Standing, type Step } from '@holdfast/protocol';
+import { TIMEOUT_MS, TOOLS, type CallOp, type Op, type ToolKind } from './agents.js';
+import { ANSWERABLE, answerableOf, isApproved, type Answerable } from './settling.js';
+import type { UndoOp } from './undo.js';
 import { isWait, waitOutcome } from './waits.js';
 import { CONTESTED, resultOf, scriptOf } from './world.js';
 
@@ -9,6 +11,10 @@ export interface Expected {
   readonly output: readonly string[] | null;
   /** Keys of irreversible effects that change the world. */
   readonly applied: ReadonlySet<string>;
+  /** Its code ends in failure. */
+  readonly fails: boolean;
+  /** How the effects stand that were, or are then to be, answered, by step. */
+  readonly standing: ReadonlyMap<string, Standing['standing']>;
 }
 
 /**
@@ -16,19 +22,40 @@ export interface Expected {
  * follow from the seed. That it says what the real uninterrupted run says is checked with the real
  * one for a part of the seeds.
  */
-export function expected(seed: string, run: string, program: readonly Op[]): Expected {
-  const oracle = new Oracle(seed, run);
-  const output = oracle.of(program, '');
-  return { output: oracle.doubtful ? null : output, applied: oracle.applied };
+export function expected(seed: string, run: string, program: readonly Op[], world: OfWorld): Expected {
+  const oracle = new Oracle(seed, run, world);
+  const until = program.findIndex((each) => each.do === 'fail');
+  const fails = until !== -1;
+  const output = oracle.of(fails ? program.slice(0, until) : program, '');
+  if (fails) oracle.answer(() => true);
+  return { output: oracle.doubtful || fails ? null : output, applied: oracle.applied, fails, standing: oracle.standing };
+}
+
+interface Happened {
+  readonly step: string;
+  readonly key: OperationKey;
+  readonly kind: Answerable;
+  readonly call: CallOp;
+}
+
+export interface OfWorld {
+  /** What is unknown is settled in time. */
+  readonly settles: boolean;
+  /** Some run is cancelled: what others wait for with it may be left undone. */
+  readonly cancels: boolean;
 }
 
 class Oracle {
   doubtful = false;
   readonly applied = new Set<string>();
+  readonly standing = new Map<string, Standing['standing']>();
+  /** Effects that happened and can be answered, in the order in which they were asked for. */
+  readonly #answerable: Happened[] = [];
 
   constructor(
     private readonly seed: string,
     private readonly run: string,
+    private readonly world: OfWorld,
   ) {}
 
   of(program: readonly Op[], prefix: string): string[] {
@@ -50,6 +77,13 @@ class Oracle {
         case 'race':
           number += 2;
           return [this.#call(each.calls[0], step), this.#call(each.calls[1], `${prefix}${number - 1}`), 'first'];
+        case 'undo': {
+          const said = this.#undo(each, prefix, number);
+          number += each.calls.length + 1;
+          return said;
+        }
+        case 'fail':
+          return [];
         case 'now':
         case 'random':
         case 'uuid':
@@ -60,31 +94,73 @@ class Oracle {
     });
   }
 
-  #call({ tool, n, target }: CallOp, step: string): string {
-    const kind = TOOLS.find(({ name }) => name === tool);
+  #undo({ calls, how }: UndoOp, prefix: string, number: number): string[] {
+    const steps = calls.map((_, i) => `${prefix}${number + 1 + i}`);
+    const said = calls.map((call, i) => this.#call(call, steps[i] ?? ''));
+    this.answer(({ step }) => steps.slice(0, how === 'rollback' ? undefined : 1).includes(step));
+    const stands = [...this.standing.values()];
+    return ['marked', ...said, stands.includes('failed') ? 'compensation_failed' : stands.includes('stands') ? 'compensated_partially' : 'compensated'];
+  }
+
+  /** Answers what happened, the latest first: as a plan of this scope does. */
+  answer(isMeant: (effect: { readonly step: string }) => boolean): void {
+    let held = false;
+    for (const effect of this.#answerable.filter(isMeant).toReversed()) {
+      const { step, kind } = effect;
+      const before = this.standing.get(step);
+      const standing: Standing['standing'] = before === 'compensated' || before === 'stands' ? before : this.#answered(effect, held && kind.order === 'reverse');
+      this.standing.set(step, standing);
+      // What has to be answered before it can't be: it is not tried.
+      held ||= standing === 'failed' && kind.order === 'reverse';
+    }
+  }
+
+  #answered({ step, key: effect, kind, call }: Happened, held: boolean): Standing['standing'] {
+    if (kind.approved && !isApproved(this.seed, this.run, step)) return 'stands';
+    if (held) return 'failed';
+    const key = operationKey({ scope: 'compensation', effect, part: 1 });
+    const said = this.#ends(kind.by, key, call.n, call.target);
+    return said === resultOf(kind.by.name, call.n) ? 'compensated' : 'failed';
+  }
+
+  #call(call: CallOp, step: string): string {
+    const { tool, n, target } = call;
+    const kind = [...TOOLS, ...ANSWERABLE].find(({ name }) => name === tool);
     if (kind === undefined) throw new Error(`no tool ${tool}`);
     const tenant = DEFAULT_TENANT;
     const key = kind.keyScope === 'target' ? operationKey({ scope: 'target', tenant, tool, target }) : operationKey({ scope: 'run', tenant, run: this.run as RunId, step: step as Step, tool, target: null });
-    const once = kind.effect === 'irreversible';
     // The first of them fires, all others are told of the conflict: who that is depends on the moment.
     if (target.startsWith(CONTESTED)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
-    for (const behaviour of scriptOf(this.seed, key, kind.effect, n, target)) {
+    // Proved not to have happened, it is not tried again for a run that is over: and those who joined it are told.
+    if (n === 0 && this.world.settles && this.world.cancels) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
+    const said = this.#ends(kind, key, n, target);
+    const answerable = answerableOf(tool);
+    if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call });
+    return said;
+  }
+
+  /** What comes of a key in the end. */
+  #ends({ name, effect }: ToolKind, key: OperationKey, n: number, target: string): string {
+    const once = effect === 'irreversible';
+    for (const behaviour of scriptOf(this.seed, key, effect, n, target)) {
       switch (behaviour.does) {
         case 'apply':
           if (!once && behaviour.afterMs > TIMEOUT_MS) continue; // Given up, and tried again.
           if (once) this.applied.add(key);
-          return resultOf(tool, n);
+          return resultOf(name, n);
         case 'reject':
           return 'rejected';
         case 'fail':
           if (behaviour.as === 'transient' || behaviour.as === 'overloaded') continue;
           return `failed: ${behaviour.as}`;
         case 'doubt':
-          this.doubtful = true;
           if (behaviour.applied) this.applied.add(key);
+          if (this.world.settles && !behaviour.applied) continue;
+          if (this.world.settles) return resultOf(name, n);
+          this.doubtful = true;
           return '';
       }
     }
-    throw new Error(`the script of ${tool} at step ${step} has no end`);
+    throw new Error(`the script of ${name} under ${key} has no end`);
   }
 }

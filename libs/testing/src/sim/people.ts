@@ -23,8 +23,8 @@ const AGAIN_MS = 200;
 /** How long after its reason something is sent at the latest: deadlines pass meanwhile. Milliseconds. */
 const LATEST_MS = 6000;
 const CANCELLED_OF_ALL = 0.2;
-const kate: Operator = { name: 'kate', roles: [...APPROVERS, 'operator'] };
-const eve: Operator = { name: 'eve', roles: ['intern'] };
+export const kate: Operator = { name: 'kate', roles: [...APPROVERS, 'operator'] };
+export const eve: Operator = { name: 'eve', roles: ['intern'] };
 
 /** Operators, approvers, third parties and other programs of one world: they act at random times, before, in time, twice, late, wrongly or never. */
 export class People {
@@ -84,7 +84,7 @@ export class People {
     if (!chance.hits(CANCELLED_OF_ALL)) return;
     this.cancelled.add(run);
     const cancel = (command: string, manner: 'graceful' | 'immediate', afterMs: number): void =>
-      this.#send(run, topics.operatorCommands, CancelRun({ command, by: kate, reason: 'changed her mind', scope: 'run', manner }), command, afterMs);
+      this.#send(run, topics.operatorCommands, CancelRun({ command, by: kate, reason: 'changed her mind', scope: 'run', manner, ...(new Chance(`${this.#seed}/compensates/${run}`).hits(0.5) ? { compensate: true as const } : {}) }), command, afterMs);
     const at = chance.between(0, chance.hits(0.6) ? LATEST_MS / 5 : LATEST_MS);
     cancel('cancel', chance.pick(['graceful', 'immediate']), at);
     if (chance.hits(0.3)) cancel('cancel again', 'immediate', at + chance.between(0, 1000));
@@ -99,25 +99,29 @@ export class People {
     for (let times = chance.pick([0, 1, 1, 1, 2]); times > 0; times -= 1) decide(kate, chance.hits(0.75) ? 'approve' : 'reject', `kate ${step} ${chance.hits(0.5) ? 'once' : times}`, chance.between(0, chance.hits(0.3) ? LATEST_MS : 1500));
   }
 
-  /** Sends it when its time has come, until Kafka has acknowledged it. */
   #send(run: string, topic: string, message: Message, id: string | null, afterMs: number): void {
+    this.inputs.push(this.send(run, topic, id, afterMs, () => message));
+  }
+
+  /** Sends what is to be said when its time has come, until Kafka has acknowledged it. */
+  send(run: string, topic: string, id: string | null, afterMs: number, say: (now: number) => Message): Input {
     const { core, log } = this.cluster;
     this.outstanding += 1;
     this.#sent += 1;
     const client = new SimProcess(core, 'client', `person-${this.#sent}`);
     const input: Input = { run, id, acknowledged: false };
-    this.inputs.push(input);
     const writer = log.writer(client);
-    const publish = (): void => {
+    const publish = (message: Message): void => {
       const headers = encodeHeaders({ id: client.name, type: message.type, source: client.name, subject: RunId.parse(run), time: client.clock.now(), tenant: 'default' });
       writer.publish([{ topic, key: run, headers, value: JSON.stringify(message.data) }]).then(
         () => {
           input.acknowledged = true;
           this.outstanding -= 1;
         },
-        () => void client.clock.after(AGAIN_MS, publish),
+        () => void client.clock.after(AGAIN_MS, () => publish(message)),
       );
     };
-    client.clock.after(afterMs, publish);
+    client.clock.after(afterMs, () => publish(say(client.clock.now())));
+    return input;
   }
 }

@@ -107,7 +107,7 @@ export class SimProcess {
       if (fault === 'refused') return fail(go + back, `${site}: the connection was refused`);
       if (fault === 'late') {
         fail(TIMEOUT_MS, `${site}: no answer in time`);
-        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, LATE_MS), null, () => arrive(() => undefined), { in: places });
+        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, this.core.plan.lateWithinMs ?? LATE_MS), null, () => arrive(() => undefined), { in: places });
         return;
       }
       scheduler.at(scheduler.now + go, null, () => {

@@ -1,12 +1,14 @@
 import { orchestrator, RunHandlers, WaitHandlers } from '@holdfast/orchestrator';
+import { compensation, PlanHandlers } from '@holdfast/compensation';
 import { EffectHandlers, ledger } from '@holdfast/ledger';
 import { DEFAULT_POOL, serviceSource, topics, WorkerId, type Message } from '@holdfast/protocol';
 import { Loop, openContractBook, SchemaChecker, type LaneGroupHandlers, type Service } from '@holdfast/runtime';
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
+import { CaseHandlers, reconciliation } from '@holdfast/reconciliation';
 import { executeWith, Worker, type Execute } from '@holdfast/sdk/host';
 import type { Core } from './core.js';
 import type { Coordinator } from './coordinator.js';
-import type { ProcessKind } from './faults.js';
+import type { ProcessKind, ServiceKind } from './faults.js';
 import { SimLaneGroup } from './lane-group.js';
 import type { SimLog } from './log.js';
 import { SimProcess } from './process.js';
@@ -17,7 +19,7 @@ import { SimStore, type SimDatabase } from './store.js';
 export interface Surroundings {
   readonly core: Core;
   readonly log: SimLog;
-  readonly databases: Readonly<Record<'orchestrator' | 'ledger', SimDatabase>>;
+  readonly databases: Readonly<Record<ServiceKind, SimDatabase>>;
   readonly irreversibleConcurrency: number;
   coordinator(groupId: string): Coordinator;
   agents(process: SimProcess): readonly AgentDefinition[];
@@ -36,8 +38,9 @@ export interface Running {
   peek(stream: string): { readonly version: number; readonly state: unknown } | undefined;
 }
 
-/** Compiling a schema costs milliseconds: one checker for every orchestrator of this process. */
+/** Compiling a schema costs milliseconds: one checker for every orchestrator of this process, and one for every reconciliation. */
 const checker = new SchemaChecker('input');
+const results = new SchemaChecker('output');
 
 export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>, name: string): Running {
   const process = new SimProcess(around.core, kind, name);
@@ -50,6 +53,10 @@ export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>
       });
     case 'ledger':
       return startLoop(around, process, around.databases.ledger, (contracts) => ledger(new EffectHandlers(contracts, serviceSource('ledger', '1'))));
+    case 'reconciliation':
+      return startLoop(around, process, around.databases.reconciliation, (contracts) => reconciliation(new CaseHandlers(contracts, results)));
+    case 'compensation':
+      return startLoop(around, process, around.databases.compensation, (contracts) => compensation(new PlanHandlers(contracts)));
     case 'worker':
       return startWorker(around, process);
   }

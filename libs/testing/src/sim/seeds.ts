@@ -1,8 +1,8 @@
 import { Chance } from './chance.js';
 import type { TraceLine } from './core.js';
-import { noFaults, random, scripted, type Cell, type Fault, type FaultPlan } from './faults.js';
+import { HANDOVER_TEMPO, handovers, SERVICES, noFaults, random, scripted, type Cell, type Fault, type FaultPlan } from './faults.js';
 import { Judge } from './judge.js';
-import { meanSteps, meanWaits, plannedRuns, Simulation } from './simulation.js';
+import { meanSteps, meanWaits, plannedRuns, Simulation, type RunPlan } from './simulation.js';
 import type { Exemption } from './exempt.js';
 
 export interface SeedResult {
@@ -25,19 +25,39 @@ export interface SeedOptions {
 }
 
 const RUNS_A_SEED = 6;
+/** Of the seeds, those whose world has reconciliation and compensation, and so runs that are answered; fewer of them, since each lasts longer. */
+const SETTLES_OF_ALL = 0.3;
+const SETTLING_RUNS = 4;
+const UNSETTLED_STORES = ['orchestrator', 'ledger'] as const;
+/** Jumps of clocks. Where unknowns are settled by time, all of them together stay below the skew that is assumed (ADR 0009). Milliseconds. */
+const JUMP_MS = 1500;
+const JUMP_SETTLING_MS = 1200;
 /** Every so many seeds the real uninterrupted run is made as well, to check what equality is judged by. */
 export const UNINTERRUPTED_EVERY = 20;
 
 const window = { windowMs: 7000, timedMax: 4 };
 
+/** Of the seeds, those in which runs go from worker to worker more than chance has it. */
+const HANDOVERS_OF_ALL = 0.15;
+
+const settles = (seed: number): boolean => new Chance(`${seed}/settles`).hits(SETTLES_OF_ALL);
+
+const runsOf = (seed: number): RunPlan[] => plannedRuns(String(seed), settles(seed) ? SETTLING_RUNS : RUNS_A_SEED, settles(seed));
+
 /** One seed: a world, its runs, its faults, and the judgement. The same seed gives the same, always. */
 export async function runSeed(seed: number, { faults, trace = false }: SeedOptions = {}): Promise<SeedResult> {
   const chance = new Chance(`${seed}/shape`);
-  const instances = { orchestrator: chance.whole(1, 2), ledger: chance.whole(1, 2), worker: chance.whole(1, 3) };
+  const some = { orchestrator: chance.whole(1, 2), ledger: chance.whole(1, 2), worker: chance.whole(1, 3) };
   const rate = chance.pick([0.025, 0.05, 0.1]);
-  const targets = (['orchestrator', 'ledger', 'worker', 'worker', 'worker'] as const).map((kind) => `${kind}-${chance.whole(1, instances[kind])}`) as [string, ...string[]];
-  const plan: FaultPlan = faults === undefined ? random(new Chance(`${seed}/faults`), { ...window, rate, targets }) : scripted(faults);
-  const runs = plannedRuns(String(seed), RUNS_A_SEED);
+  const also = new Chance(`${seed}/settling`);
+  const instances = settles(seed) ? { ...some, reconciliation: also.pick([1, 1, 2]), compensation: also.pick([1, 1, 2]) } : { ...some, reconciliation: 0, compensation: 0 };
+  const hands = new Chance(`${seed}/hands over`).hits(HANDOVERS_OF_ALL) && instances.worker > 1;
+  const besides = settles(seed) ? (['reconciliation', 'compensation', 'compensation'] as const) : [];
+  const targets = ([...besides, 'orchestrator', 'ledger', 'worker', 'worker', 'worker'] as const).map((kind) => `${kind}-${chance.whole(1, instances[kind])}`) as [string, ...string[]];
+  const options = { ...window, rate, targets, stores: settles(seed) ? SERVICES : UNSETTLED_STORES, jumpMs: settles(seed) ? JUMP_SETTLING_MS : JUMP_MS };
+  const byChance = new Chance(`${seed}/faults`);
+  const plan: FaultPlan = { ...(faults !== undefined ? scripted(faults) : hands ? handovers(byChance, options, `worker-${instances.worker}`) : random(byChance, options)), ...(hands ? HANDOVER_TEMPO : {}) };
+  const runs = runsOf(seed);
   const simulation = new Simulation({ seed: String(seed), runs, plan, instances, partitions: 2, trace, irreversibleConcurrency: chance.pick([1, 1, 2, 4]), staggerMs: chance.pick([0, 0, 600, 2500]) });
   const judge = new Judge(simulation);
   await simulation.run();
@@ -48,8 +68,9 @@ export async function runSeed(seed: number, { faults, trace = false }: SeedOptio
 
 /** The same runs in a world of one process of each kind, without any fault: what equality is judged by must be what really comes of it. */
 export async function runUninterrupted(seed: number): Promise<readonly string[]> {
-  const runs = plannedRuns(String(seed), RUNS_A_SEED);
-  const simulation = new Simulation({ seed: String(seed), runs, plan: noFaults, instances: { orchestrator: 1, ledger: 1, worker: 1 }, partitions: 2, trace: false });
+  const runs = runsOf(seed);
+  const also = settles(seed) ? { reconciliation: 1, compensation: 1 } : {};
+  const simulation = new Simulation({ seed: String(seed), runs, plan: noFaults, instances: { orchestrator: 1, ledger: 1, worker: 1, ...also }, partitions: 2, trace: false });
   const judge = new Judge(simulation);
   await simulation.run();
   judge.judge();

@@ -1,11 +1,13 @@
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
 import { ALL_TOOLS, interpreter, randomProgram, stepsOf, tools, type Op } from './agents.js';
 import { Chance } from './chance.js';
-import { Cluster } from './cluster.js';
+import { Cluster, type Instances } from './cluster.js';
+import { Desk } from './desk.js';
 import type { FaultPlan } from './faults.js';
 import { People } from './people.js';
 import type { SimProcess } from './process.js';
 import { BEGINNING } from './scheduler.js';
+import { ANSWERABLE, ANSWERS, probeOf, settledTools, withAnswers } from './settling.js';
 import { waitsOf, withWaits } from './waits.js';
 import { FakeWorld } from './world.js';
 
@@ -21,7 +23,7 @@ export interface SimulationOptions {
   readonly seed: string;
   readonly runs: readonly RunPlan[];
   readonly plan: FaultPlan;
-  readonly instances: Readonly<Record<'orchestrator' | 'ledger' | 'worker', number>>;
+  readonly instances: Instances;
   readonly partitions: number;
   readonly trace: boolean;
   /** How many irreversible effects one worker fires at once. */
@@ -33,18 +35,21 @@ export interface SimulationOptions {
 const LOOK_EVERY_MS = 250;
 /** How long nothing may be written before the world counts as come to rest, milliseconds: longer than any deadline or back-off here. */
 const QUIET_MS = 20_000;
+/** The same, where cases and plans go on by themselves: longer than a circuit stays open. */
+const SETTLING_QUIET_MS = 90_000;
 const SETTLED_MS = 1500;
 /** The same, where every run that is left is known to be blocked. */
 const BLOCKED_MS = 4000;
 const LIMIT_MS = 10 * 60_000;
 
 /** A random program for each run of a seed. */
-export function plannedRuns(seed: string, count: number): RunPlan[] {
+export function plannedRuns(seed: string, count: number, settles: boolean): RunPlan[] {
   const chance = new Chance(`${seed}/runs`);
   const common = { shared: [`shared-${seed}-1`, `shared-${seed}-2`], contested: `contested-${seed}` };
   return Array.from({ length: count }, (_, index) => {
     const id = `run-${index + 1}`;
-    return { id, program: withWaits(randomProgram(chance, id, common), new Chance(`${seed}/waits/${id}`), id), startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
+    const program = withWaits(randomProgram(chance, id, common), new Chance(`${seed}/waits/${id}`), id);
+    return { id, program: settles ? withAnswers(program, new Chance(`${seed}/answers/${id}`), id) : program, startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
   });
 }
 
@@ -53,6 +58,10 @@ export class Simulation {
   readonly cluster: Cluster;
   readonly world: FakeWorld;
   readonly people: People;
+  /** Present where cases and plans are there to be decided on. */
+  readonly desk: Desk | null;
+  /** Reconciliation and compensation are there: nothing stays unknown, and what failed is answered. */
+  readonly settles: boolean;
   /** Told each time that recorded work is really done, with the fence of its grant. */
   onWork: (fence: number, run: string, what: string) => void = () => undefined;
   ended: 'settled' | 'quiet' | 'late' = 'late';
@@ -62,6 +71,7 @@ export class Simulation {
   #words = 0;
 
   constructor(readonly options: SimulationOptions) {
+    this.settles = (options.instances.reconciliation ?? 0) > 0;
     this.#programs = new Map(options.runs.map(({ id, program }) => [id, program]));
     this.cluster = new Cluster({
       ...options,
@@ -72,6 +82,7 @@ export class Simulation {
     });
     this.world = new FakeWorld(this.cluster.core);
     this.people = new People(this.cluster, options.runs);
+    this.desk = this.settles ? new Desk(this.cluster, this.world, this.people) : null;
   }
 
   async run(): Promise<void> {
@@ -96,11 +107,11 @@ export class Simulation {
     const { runs } = options;
     // Who is frozen may yet say what it saw.
     if (world.inFlight > 0 || this.people.outstanding > 0 || cluster.anyFrozen()) return false;
-    if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained()) {
+    if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained() && (!this.settles || cluster.isSettled())) {
       this.ended = 'settled';
       return true;
     }
-    const quiet = silentMs > QUIET_MS || (silentMs > BLOCKED_MS && this.#lookedAt !== lastAppendAt && this.#restIsBlocked(lastAppendAt));
+    const quiet = silentMs > (this.settles ? SETTLING_QUIET_MS : QUIET_MS) || (!this.settles && silentMs > BLOCKED_MS && this.#lookedAt !== lastAppendAt && this.#restIsBlocked(lastAppendAt));
     if (quiet) this.ended = 'quiet';
     return quiet;
   }
@@ -114,11 +125,13 @@ export class Simulation {
   }
 
   #tools(process: SimProcess): ToolDefinition[] {
-    return tools.map((tool) => {
-      const kind = ALL_TOOLS.find(({ name }) => name === tool.name);
+    return (this.settles ? settledTools : tools).map((tool) => {
+      const kind = [...ALL_TOOLS, ...ANSWERABLE, ...ANSWERS].find(({ name }) => name === tool.name);
       if (kind === undefined) throw new Error(`no tool ${tool.name}`);
       const granted = kind.effect === 'irreversible' || kind.keyScope === 'target';
-      return { ...tool, execute: (args, context) => this.world.call(process, { ...kind, granted }, args as { n: number }, context) };
+      const sealing = probeOf(tool.name) === 'sealing';
+      const probe = tool.probe === null ? null : { ...tool.probe, ask: (args: unknown, context: Parameters<typeof tool.probe.ask>[1]) => this.world.probe(process, { name: tool.name, sealing }, args as { n: number }, context) };
+      return { ...tool, probe, execute: (args, context) => this.world.call(process, { ...kind, granted }, args as { n: number }, context) };
     });
   }
 

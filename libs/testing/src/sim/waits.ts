@@ -20,7 +20,7 @@ export const CALLBACKS = { secret: 'of this world', url: 'sim:' };
 const isString = z.string();
 
 /** Its code comes from its process, like that of the others. */
-export const approvedTool = (spec: Pick<ToolDefinition, 'retry' | 'timeoutMs' | 'queueMs'>): ToolDefinition =>
+export const approvedTool = (spec: Pick<ToolDefinition, 'retry' | 'timeoutMs' | 'queueMs'>, more: object): ToolDefinition =>
   defineTool({
     name: APPROVED.name,
     version: '1',
@@ -35,6 +35,7 @@ export const approvedTool = (spec: Pick<ToolDefinition, 'retry' | 'timeoutMs' | 
     execute: (): string => {
       throw new Error(`${APPROVED.name} is given its world by its process`);
     },
+    ...more,
   }) as unknown as ToolDefinition;
 
 /** `tell`: brings a callback's URL to a third party. */

@@ -1,5 +1,5 @@
 import type { EffectClass, FailureClass, Json } from '@holdfast/protocol';
-import { Failed, MayHaveApplied, Rejected, type ToolContext } from '@holdfast/sdk';
+import { applied, Failed, MayHaveApplied, notApplied, pending, Rejected, stillUnknown, type ProbeAnswer, type ProbeContext, type ToolContext } from '@holdfast/sdk';
 import { Chance } from './chance.js';
 import type { Core } from './core.js';
 import type { SimProcess } from './process.js';
@@ -21,6 +21,8 @@ export interface Firing {
   /** Whether it changed the world. */
   applied: boolean;
   ended: boolean;
+  /** A sealing probe has seen to it that it changes nothing any more. */
+  voided: boolean;
 }
 
 /** What a system of record does with one operation key, call by call; the last one repeats. */
@@ -40,6 +42,9 @@ export class FakeWorld {
   /** Told of each call before anything else. */
   onFiring: (firing: Firing) => void = () => undefined;
   readonly #behaviours = new Map<string, readonly Behaviour[]>();
+  /** The last attempt of each key that a probe has voided. */
+  readonly #sealed = new Map<string, number>();
+  #probes = 0;
 
   constructor(private readonly core: Core) {}
 
@@ -52,7 +57,7 @@ export class FakeWorld {
       return new Promise(() => undefined);
     }
     const { operationKey: key, run, step, attempt, fence } = context;
-    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, clock: process.clock.now(), at: this.core.scheduler.now, applied: false, ended: false };
+    const firing: Firing = { tool: tool.name, effect: tool.effect, key, args: JSON.stringify(args), run, step, attempt, fence, process: process.name, clock: process.clock.now(), at: this.core.scheduler.now, applied: false, ended: false, voided: attempt <= (this.#sealed.get(key) ?? 0) };
     this.firings.push(firing);
     const before = this.byKey.get(key) ?? [];
     this.byKey.set(key, [...before, firing]);
@@ -62,15 +67,16 @@ export class FakeWorld {
     const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
-    const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? 1500 : 0);
+    const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? process.chance.pick([700, 1500]) : 0);
     return new Promise((resolve, reject) => {
       scheduler.at(scheduler.now + takes, null, () => {
         this.inFlight -= 1;
         firing.ended = true;
-        firing.applied = behaviour.does === 'apply' || (behaviour.does === 'doubt' && behaviour.applied);
+        firing.applied = !firing.voided && (behaviour.does === 'apply' || (behaviour.does === 'doubt' && behaviour.applied));
         this.core.trace('world', () => `${tool.name} ${run}/${step}: ${firing.applied ? 'applied' : 'not applied'} (${behaviour.does})`);
         if (fault === 'crash_after') return process.crash(`after the call of ${tool.name} took effect`);
         scheduler.at(scheduler.now + process.latency(), process, () => {
+          if (firing.voided) return reject(new Failed({ class: 'transient', message: 'it was voided', notApplied: true }));
           switch (behaviour.does) {
             case 'apply':
               return resolve(resultOf(tool.name, args.n));
@@ -84,6 +90,43 @@ export class FakeWorld {
         });
       });
     });
+  }
+
+  /** A probe's question, asked by a process: read when it arrives. Sealing, it voids what has not taken effect of this attempt and those before. */
+  probe(process: SimProcess, tool: { readonly name: string; readonly sealing: boolean }, args: { readonly n: number }, context: ProbeContext): Promise<ProbeAnswer<string>> {
+    if (!process.alive) return new Promise(() => undefined);
+    const fault = process.fault('probe', () => [`"name":"${tool.name}"`]);
+    if (fault === 'crash_before') {
+      process.crash(`before it asked ${tool.name}`);
+      return new Promise(() => undefined);
+    }
+    const { scheduler } = this.core;
+    return new Promise((resolve) => {
+      scheduler.at(scheduler.now + process.latency() + (fault === 'slow' ? 1500 : 0), null, () => {
+        const answer = this.#look(tool, args.n, context);
+        this.core.trace('world', () => `${tool.name} ${context.run}/${context.step} asked about attempt ${context.attempt}: ${answer.status}`);
+        if (fault === 'crash_after') return process.crash(`after it asked ${tool.name}`);
+        scheduler.at(scheduler.now + process.latency(), process, () => resolve(answer));
+      });
+    });
+  }
+
+  /** What a person finds who looks. */
+  hasHappened(key: string): boolean {
+    return (this.byKey.get(key) ?? []).some((firing) => firing.applied);
+  }
+
+  #look({ name, sealing }: { readonly name: string; readonly sealing: boolean }, n: number, { operationKey: key, attempt }: ProbeContext): ProbeAnswer<string> {
+    this.#probes += 1;
+    const chance = new Chance(`${this.core.seed}/probe/${this.#probes}`);
+    if (chance.hits(0.15)) return stillUnknown('not now');
+    if (this.hasHappened(key)) return applied(resultOf(name, n), 'found under its key');
+    const underWay = (this.byKey.get(key) ?? []).filter((firing) => !firing.ended && firing.attempt <= attempt);
+    if (sealing) {
+      this.#sealed.set(key, Math.max(attempt, this.#sealed.get(key) ?? 0));
+      for (const firing of underWay) firing.voided = true;
+    } else if (underWay.length > 0 && chance.hits(0.5)) return pending('under way');
+    return notApplied('nothing under its key');
   }
 
   #behaviour(effect: EffectClass, key: string, { n, target }: { readonly n: number; readonly target?: Json }): readonly Behaviour[] {
@@ -109,8 +152,8 @@ function script(chance: Chance, effect: EffectClass): Behaviour[] {
     if (trouble < 0.06) return [{ does: 'fail', as: 'transient', notApplied: true }, applies];
     if (trouble < 0.1) return [{ does: 'reject' }];
     if (trouble < 0.13) return [{ does: 'fail', as: 'permission_denied', notApplied: true }];
-    if (trouble < 0.145) return [{ does: 'doubt', applied: chance.hits(0.5) }];
-    if (trouble < 0.17) return [{ does: 'apply', afterMs: 1600 }];
+    if (trouble < 0.145) return [{ does: 'doubt', applied: chance.hits(0.5) }, applies];
+    if (trouble < 0.17) return [{ does: 'apply', afterMs: 1600 }, applies];
     return [applies];
   }
   if (trouble < 0.1) return [{ does: 'fail', as: 'transient', notApplied: false }, applies];

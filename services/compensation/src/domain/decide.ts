@@ -5,7 +5,7 @@ import { completed, wholeAmount } from './arguments.js';
 import type { Command, IgnoreReason, Looking, PlanCommand, PlanDecision } from './commands.js';
 import { covers, isBeyond, mayStand } from './order.js';
 import { compensate, decideCompensation } from './people.js';
-import { evolve, lastPart, noPlans, openPlan, type Ordered, type PlanEvent, type RunPlans } from './plan.js';
+import { evolve, lastPart, noPlans, openPlan, type Ordered, type PlanEvent, type Registered, type RunPlans } from './plan.js';
 import { answeredAmount } from './standing.js';
 
 export function decide(command: PlanCommand, run: RunPlans): PlanDecision {
@@ -49,10 +49,22 @@ function onlyOn(run: RunPlans, looking: Looking, otherwise: IgnoreReason): PlanD
 }
 
 function register({ effect, fence, ...looking }: Command<'register'>, run: RunPlans): PlanDecision {
-  if (run.effects.has(effect.step)) return ignore('registered_before');
-  const { pointOfNoReturn, ...facts } = effect;
-  return andOn([CompensationRegistered({ ...facts, fence, ...(pointOfNoReturn ? { pointOfNoReturn } : {}) })], run, looking);
+  const before = run.effects.get(effect.step);
+  if (before !== undefined && (before.early !== true || effect.early === true)) return ignore('registered_before');
+  const { pointOfNoReturn, early, ...facts } = effect;
+  const registered = CompensationRegistered({ ...facts, fence, ...(pointOfNoReturn ? { pointOfNoReturn } : {}), ...(early === true ? { early } : {}) });
+  const late = begunLate(evolve(run, registered), effect, looking);
+  return andOn(late === null ? [registered] : [registered, late], run, looking);
 }
+
+/** A call that was refused since its run was over may have fired all the same, and nobody may ever say so. */
+function begunLate(run: RunPlans, { step, tool, how }: Registered, looking: Looking): PlanEvent | null {
+  if (how === null || !isUndone(run) || isBeyond(run, step) || openPlan(run)?.scopes.some((scope) => covers(scope, step)) === true) return null;
+  return openedFor(run, { kind: 'landed_late', step, message: `step ${step} (${tool.name}) was asked for as its run was over, and may have happened` }, { kind: 'steps', steps: [step] }, looking);
+}
+
+/** The run is over, and what it did is not to stand. */
+const isUndone = ({ ending }: RunPlans): boolean => ending !== null && ending.ending !== 'completed' && ending.ending !== 'completed_partially';
 
 function note({ noted, ...looking }: Command<'note'>, run: RunPlans): PlanDecision {
   const { step, version, status } = noted;
@@ -69,10 +81,9 @@ function landedLate(run: RunPlans, step: Step, looking: Looking): PlanEvent | nu
   const effect = run.effects.get(step);
   const open = openPlan(run);
   if ((effect?.how ?? null) === null || effect === undefined || open?.scopes.some((scope) => covers(scope, step)) === true || isBeyond(run, step)) return null;
-  const over = run.ending !== null && run.ending.ending !== 'completed' && run.ending.ending !== 'completed_partially';
   const settled = run.items.get(step)?.settled ?? null;
   if (settled !== null && settled.standing !== 'never_happened') return null;
-  if (!over && !run.plans.some(({ scopes }) => scopes.some((scope) => covers(scope, step)))) return null;
+  if (!isUndone(run) && !run.plans.some(({ scopes }) => scopes.some((scope) => covers(scope, step)))) return null;
   return openedFor(run, { kind: 'landed_late', step, message: `step ${step} (${effect.tool.name}) has happened after all` }, { kind: 'steps', steps: [step] }, looking);
 }
 
@@ -99,7 +110,8 @@ function ended({ end, message, ...looking }: Command<'ended'>, run: RunPlans): P
   const { ending } = end;
   if (ending === 'completed' || ending === 'completed_partially') return run.effects.size === 0 ? ignore('nothing_to_do') : record(noted);
   const after = evolve(run, noted);
-  if (!canAnswer(after)) return run.effects.size === 0 ? ignore('nothing_to_do') : record(noted);
+  // Kept also where nothing is to be answered: a call that was refused after it had fired is heard of later.
+  if (!canAnswer(after)) return record(noted);
   return andOn([noted, openedFor(after, { kind: 'run_ended', ending, message: message.slice(0, 2000) }, { kind: 'run' }, looking)], run, looking);
 }
 

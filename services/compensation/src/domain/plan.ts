@@ -26,6 +26,8 @@ export interface Registered {
   readonly fire: Fire;
   readonly how: CompensationContract | null;
   readonly pointOfNoReturn: boolean;
+  /** The ledger told of it first: its place among the others is not known yet. */
+  readonly early?: boolean | undefined;
 }
 
 /** A compensation as it was handed to the ledger. */
@@ -118,7 +120,10 @@ export function evolve(run: RunPlans, event: PlanEvent): RunPlans {
   switch (event.type) {
     case 'CompensationRegistered': {
       const { fence, pointOfNoReturn = false, ...effect } = event.data;
-      return { ...run, effects: new Map(run.effects).set(effect.step, { ...effect, pointOfNoReturn }), fence: Math.max(run.fence, fence) };
+      const effects = new Map(run.effects);
+      // What is told of in its order takes its place in it.
+      effects.delete(effect.step);
+      return { ...run, effects: effects.set(effect.step, { ...effect, pointOfNoReturn }), fence: Math.max(run.fence, fence) };
     }
     case 'EffectNoted': {
       const { step, message = '', result = null, evidence = null, ...known } = event.data;

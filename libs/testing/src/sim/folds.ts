@@ -1,0 +1,24 @@
+import { evolve as evolvePlans, noPlans, type PlanEvent, type RunPlans } from '@holdfast/compensation';
+import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
+import { absent, evolveAt, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { topics } from '@holdfast/protocol';
+import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@holdfast/reconciliation';
+import type { JournalRow } from '@holdfast/runtime';
+import type { ServiceKind } from './faults.js';
+
+/** The events of rows, as they were recorded. */
+export const eventsOf = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
+
+/** With the times of its rows, as the loop folds it. */
+export const foldRun = (rows: readonly JournalRow[]): Run => eventsOf<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);
+export const foldEffects = (rows: readonly JournalRow[]): RunEffects => eventsOf<EffectEvent>(rows).reduce(evolveEffects, noEffects);
+export const foldCases = (rows: readonly JournalRow[]): RunCases => eventsOf<CaseEvent>(rows).reduce(evolveCases, noCases);
+export const foldPlans = (rows: readonly JournalRow[]): RunPlans => eventsOf<PlanEvent>(rows).reduce(evolvePlans, noPlans);
+
+/** What each service writes, how that folds, and what it reads. */
+export const STREAMS: Readonly<Record<ServiceKind, { readonly topic: string; readonly reads: readonly string[]; fold(rows: readonly JournalRow[]): unknown }>> = {
+  orchestrator: { topic: topics.runEvents, reads: [topics.agentIntents, topics.effectEvents, topics.operatorCommands, topics.compensationEvents], fold: foldRun },
+  ledger: { topic: topics.effectEvents, reads: [topics.runEvents, topics.toolResults, topics.reconciliationEvents, topics.compensationEvents], fold: foldEffects },
+  reconciliation: { topic: topics.reconciliationEvents, reads: [topics.effectEvents, topics.toolResults, topics.operatorCommands], fold: foldCases },
+  compensation: { topic: topics.compensationEvents, reads: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands], fold: foldPlans },
+};

@@ -1,0 +1,87 @@
+import type { EffectClass } from '@holdfast/protocol';
+import { defineTool, type Compensation, type ToolDefinition } from '@holdfast/sdk';
+import { declare, toolsWith, type CallOp, type Op, type ToolKind } from './agents.js';
+import { Chance } from './chance.js';
+import { APPROVED, APPROVERS } from './waits.js';
+
+/** A tool whose effect can be answered, and by what. */
+export interface Answerable extends ToolKind {
+  readonly by: ToolKind;
+  readonly order: 'reverse' | 'independent';
+  /** Somebody must approve its answer. */
+  readonly approved: boolean;
+}
+
+const tool = (name: string, effect: EffectClass): ToolKind => ({ name, effect, keyScope: 'run' });
+
+/** One for each way in which an effect is answered. */
+export const ANSWERABLE: readonly [Answerable, ...Answerable[]] = [
+  { ...tool('seat.book', 'irreversible'), by: tool('seat.release', 'irreversible'), order: 'reverse', approved: false },
+  { ...tool('room.book', 'idempotent'), by: tool('room.release', 'idempotent'), order: 'independent', approved: false },
+  { ...tool('fund.take', 'irreversible'), by: tool('fund.return', 'irreversible'), order: 'reverse', approved: true },
+];
+export const ANSWERS: readonly ToolKind[] = ANSWERABLE.map(({ by }) => by);
+
+/** Tools that can be asked what became of an attempt; of the other irreversible ones a person must find out. */
+const PROBES: ReadonlyMap<string, 'plain' | 'sealing'> = new Map([
+  ['card.charge', 'plain'],
+  [APPROVED.name, 'sealing'],
+  ['seat.book', 'plain'],
+  ['seat.release', 'plain'],
+  ['fund.take', 'sealing'],
+  ['fund.return', 'sealing'],
+]);
+export const probeOf = (name: string): 'plain' | 'sealing' | null => PROBES.get(name) ?? null;
+
+/** Longer than anything here takes to come into effect once it was sent, milliseconds. */
+export const SETTLE_MS = 3500;
+
+const withoutWorld = (): never => {
+  throw new Error('it is given its world by its process');
+};
+
+/** What a contract says in a world where both services are: how the tool's unknowns are settled. */
+export function settledBy({ name, effect }: ToolKind): object {
+  const kind = probeOf(name);
+  return {
+    ...(effect === 'irreversible' ? { settleDelay: SETTLE_MS } : {}),
+    ...(kind === null ? {} : { probe: { sealing: kind === 'sealing', ask: withoutWorld, schedule: { initial: 300, max: 2000 } } }),
+  };
+}
+
+/** The tools that can be answered, and those that answer them. */
+export const answerTools: readonly ToolDefinition[] = ANSWERABLE.flatMap((kind) => {
+  const by = defineTool(declare(kind.by, settledBy(kind.by)) as never) as unknown as ToolDefinition;
+  const compensate: Compensation<never, never> = {
+    tool: by,
+    // By its contract, or as a host computes it.
+    args: kind.order === 'independent' ? ({ n, target }: { n: number; target: string }) => ({ n, target, from: 'host' }) : { n: { from: 'args', at: '/n' }, target: { from: 'args', at: '/target' }, from: { from: 'key' } },
+    order: kind.order,
+    verify: probeOf(kind.by.name) !== null,
+    ...(kind.approved ? { authority: { approvers: APPROVERS } } : {}),
+  };
+  return [by, defineTool(declare(kind, { ...settledBy(kind), compensate }) as never) as unknown as ToolDefinition];
+});
+
+/** The program with calls that can be answered in it, wishes that they be, and now and then an end in failure. */
+export function withAnswers(program: readonly Op[], chance: Chance, run: string): Op[] {
+  let n = 1000;
+  const call = (): CallOp => {
+    n += 1;
+    return { do: 'call', tool: chance.pick(ANSWERABLE).name, n, target: `${run}/${n}`, from: 'nothing' };
+  };
+  const into = [...program];
+  const put = (op: Op): void => void into.splice(chance.whole(0, into.length), 0, op);
+  for (let calls = chance.whole(1, 4); calls > 0; calls -= 1) put(call());
+  if (chance.hits(0.4)) put({ do: 'undo', n: (n += 1), calls: [call(), ...Array.from({ length: chance.whole(0, 2) }, call)], how: chance.pick(['rollback', 'compensate']) });
+  if (chance.hits(0.4)) into.splice(chance.whole(Math.floor(into.length / 2), into.length), into.length, { do: 'fail' });
+  return into;
+}
+
+export const answerableOf = (name: string): Answerable | null => ANSWERABLE.find((each) => each.name === name) ?? null;
+
+/** Whether whoever decides on the answer to an effect lets it be done: the same whenever, and however often, he is asked. */
+export const isApproved = (seed: string, run: string, step: string): boolean => new Chance(`${seed}/treasurer/${run}/${step}`).hits(0.8);
+
+/** All tools of a world where both services are. */
+export const settledTools: readonly ToolDefinition[] = [...toolsWith(settledBy), ...answerTools];
