@@ -53,7 +53,7 @@ try {
   const database = await openGatewayDatabase(stack.databaseUrl, 'test-api', 2);
   const { key } = await new Keys(database, Date.now).create({ tenant: 'default', name: 'schemathesis', roles: ['admin'] });
   await database.destroy();
-  const args = ['run', `${url}/v1/openapi.json`, '--header', `Authorization: Bearer ${key}`, '--checks', CHECKS.join(','), '--request-timeout', '40', '--workers', '2', '--max-examples', '30', ...process.argv.slice(2)];
+  const args = ['run', `${url}/v1/openapi.json`, '--header', `Authorization: Bearer ${key}`, '--checks', CHECKS.join(','), '--request-timeout', '40', '--workers', '1', '--max-examples', '30', ...process.argv.slice(2)];
   process.exitCode = await run(path.join(VENV, 'bin', 'schemathesis'), args, { cwd: dir });
 } finally {
   await stack.stop();
