@@ -27,6 +27,7 @@ COPY --from=packages /holdfast .
 COPY --from=build /holdfast/libs libs
 COPY --from=build /holdfast/services services
 COPY --from=build /holdfast/deploy/dist deploy/dist
+COPY --from=build /holdfast/console/dist console/dist
 RUN mkdir -p /var/lib/holdfast/artifacts && chown -R node:node /var/lib/holdfast
 USER node
 CMD ["node", "--version"]

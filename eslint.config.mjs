@@ -11,7 +11,7 @@ export default tseslint.config(
   { ignores: ['**/dist/**', '**/node_modules/**', '.holdfast/**', '.nx/**', '.scratch/**', 'jest.config.mjs', 'eslint.config.mjs', '**/*.mjs', '**/*.d.ts'] },
   ...tseslint.configs.strict,
   {
-    files: ['**/*.ts'],
+    files: ['**/*.ts', '**/*.tsx'],
     languageOptions: { parserOptions: { project: './tsconfig.json', tsconfigRootDir: import.meta.dirname } },
     plugins: { '@nx': nx },
     rules: {
@@ -43,11 +43,17 @@ export default tseslint.config(
             { sourceTag: 'scope:service', onlyDependOnLibsWithTags: ['scope:kernel', 'scope:protocol', 'scope:runtime'] },
             { sourceTag: 'scope:testing', onlyDependOnLibsWithTags: ['scope:kernel', 'scope:protocol', 'scope:runtime', 'scope:sdk', 'scope:service'] },
             { sourceTag: 'scope:app', onlyDependOnLibsWithTags: ['scope:kernel', 'scope:protocol', 'scope:runtime', 'scope:sdk', 'scope:service', 'scope:app'] },
+            // It knows the product by its HTTP description alone.
+            { sourceTag: 'scope:console', onlyDependOnLibsWithTags: [] },
             { sourceTag: 'scope:tests', onlyDependOnLibsWithTags: ['*'] },
           ],
         },
       ],
     },
+  },
+  {
+    files: ['console/**/*.ts', 'console/**/*.tsx'],
+    languageOptions: { parserOptions: { project: './console/tsconfig.json', tsconfigRootDir: import.meta.dirname } },
   },
   {
     files: ['services/*/src/domain/**/*.ts', 'libs/kernel/src/**/*.ts'],

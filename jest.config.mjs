@@ -19,7 +19,7 @@ export default {
       ...shared,
       displayName: 'unit',
       setupFilesAfterEnv: ['<rootDir>/tests/src/setup/patience.mjs', '<rootDir>/tests/src/setup/properties.mjs'],
-      testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,deploy,examples}/test/**/*.spec.ts', '<rootDir>/tests/src/**/*.spec.ts'],
+      testMatch: ['<rootDir>/{libs,services}/*/test/**/*.spec.ts', '<rootDir>/{cli,console,deploy,examples}/test/**/*.spec.ts', '<rootDir>/tests/src/**/*.spec.ts'],
     },
     {
       ...shared,

@@ -1,15 +1,18 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import { API_VERSION, describe, endpoints } from '@holdfast/gateway';
+import { API_VERSION, describe, endpoints, FIGURES, METRICS_WINDOW_MS } from '@holdfast/gateway';
 import { makeProgram } from '@holdfast/cli';
 import * as protocol from '@holdfast/protocol';
+import { listMetrics } from '@holdfast/runtime/telemetry';
 import { commandLine } from './reference/command-line.mjs';
+import { configuration } from './reference/configuration.mjs';
+import { figuresPage } from './reference/figures.mjs';
 import { z } from 'zod';
 
 /**
  * `node scripts/generate-reference.mjs [--check]`: writes docs/reference/asyncapi.json, the description of every topic
- * and message, from the protocol's zod schemas, and beside it openapi.json, that of the gateway's addresses, and
- * command-line.md, that of `holdfast`. `--check` fails where a file is not what it would write.
+ * and message, from the protocol's zod schemas, and beside it openapi.json, that of the gateway's addresses,
+ * command-line.md, that of `holdfast`, and figures.md, what figures and metrics are made of. `--check` fails where a file is not what it would write.
  */
 const fileOf = (name) => fileURLToPath(new URL(`../docs/reference/${name}`, import.meta.url));
 
@@ -76,7 +79,7 @@ const document = {
 };
 
 const json = (value) => `${JSON.stringify(value, null, 1)}\n`;
-const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()) };
+const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()), 'configuration.md': configuration(), 'figures.md': figuresPage(FIGURES, METRICS_WINDOW_MS, listMetrics()) };
 for (const [name, text] of Object.entries(files)) {
   if (!process.argv.includes('--check')) await writeFile(fileOf(name), text);
   else if ((await readFile(fileOf(name), 'utf8').catch(() => '')) !== text) {

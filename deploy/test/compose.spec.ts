@@ -63,7 +63,7 @@ describe('docker-compose.yml', () => {
 
   test('is reached at the default ports of the local stack, on the loopback address alone', () => {
     expect(compose.services['kafka']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_KAFKA_PORT:-${DEFAULT_PORTS.kafka}}:19092`]);
-    expect(compose.services['gateway']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_HTTP_PORT:-${DEFAULT_PORTS.gateway}}:8080`]);
+    expect(compose.services['gateway']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_HTTP_PORT:-${DEFAULT_PORTS.gateway}}:8081`]);
     expect(compose.services['postgres']?.ports).toEqual([`127.0.0.1:\${HOLDFAST_POSTGRES_PORT:-${DEFAULT_PORTS.postgres}}:5432`]);
   });
 
@@ -76,6 +76,7 @@ describe('docker-compose.yml', () => {
         HOLDFAST_ARTIFACTS: '/var/lib/holdfast/artifacts',
         HOLDFAST_INSTANCE: `${service}-1`,
         HOLDFAST_HEALTH_PORT: 8080,
+        HOLDFAST_OTLP: '${HOLDFAST_OTLP:-}',
       });
       expect(compose.services['prepare']?.command).toContain(service);
     }

@@ -32,6 +32,7 @@ describe('the services in docker-compose.yml', () => {
       'postgres://holdfast:holdfast@postgres:5432': postgres.url(),
       '/var/lib/holdfast/artifacts': dir,
       '8080': String(healthPort),
+      '8081': '0',
     };
     const env = Object.fromEntries(Object.entries(environment).map(([key, value]) => [key, here[String(value)] ?? substituted(String(value))]));
     const service = new ManagedProcess({ name, entry: fileURLToPath(new URL(entry, ROOT)), args, env, dir, isReady });

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { brakeStream, topics, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
+import { cli } from './support/cli.js';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
@@ -22,6 +23,8 @@ const worker = (name: string) => defineAgent({ name, ...about, run: async (run) 
 } });
 const clerk = worker('clerk');
 const rare = worker('rare');
+/** Nobody owns its unknowns. */
+const shred = defineTool({ name: 'shred', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), execute: () => null });
 
 const kate = { name: 'kate', roles: ['operator'] };
 let stack: TestStack;
@@ -38,12 +41,15 @@ async function toLanes(type: 'SetBrake' | 'ReleaseBrake', command: string, targe
 }
 
 beforeAll(async () => {
-  stack = await TestStack.start({ env: { orchestrator: { HOLDFAST_LIMITS: JSON.stringify({ agents: { rare: { openMax: 1, queueMax: 1 } } }) } } });
-  served = await work(stack.brokers, { worker: 'first', agents: [clerk, rare], tools: [pay, put] });
+  stack = await TestStack.start({ env: { orchestrator: { HOLDFAST_STUCK_AFTER_MS: '1000', HOLDFAST_LIMITS: JSON.stringify({ agents: { rare: { openMax: 1, queueMax: 1 } } }) } } });
+  served = await work(stack.brokers, { worker: 'first', agents: [clerk, rare], tools: [pay, put, shred] });
   client = await HoldfastClient.connect({ brokers: stack.brokers });
+  Object.assign(process.env, { HOLDFAST_BROKERS: stack.brokers.join(','), HOLDFAST_DATABASE_URL: stack.stack.databaseUrl, HOLDFAST_OPERATOR: 'kate', NO_COLOR: '1' });
 }, STACK_LIMIT_MS);
 
 afterAll(async () => {
+  delete process.env['HOLDFAST_BROKERS'];
+  delete process.env['HOLDFAST_DATABASE_URL'];
   await client?.close();
   await served?.stop({ graceMs: 0 });
   await stack?.stop();
@@ -125,4 +131,63 @@ test('a run that ended is forked from a step: what came before is replayed, and 
   expect(fired.filter((line) => line === 'put before')).toHaveLength(1);
   expect(firedBy('after')).toEqual(['pay after']);
   expect(types('after').slice(0, 2)).toEqual(['RunAccepted', 'StepsCopied']);
+});
+
+describe('at the command line', () => {
+  const json = async (...args: string[]): Promise<{ code: number; said: { readonly [member: string]: Json } }> => {
+    const { code, out, err } = await cli(...args, '--json');
+    if (out === '') throw new Error(`nothing was said: ${err}`);
+    return { code, said: JSON.parse(out) as { [member: string]: Json } };
+  };
+  const kateSays = ['--as', 'kate', '--role', 'operator'];
+
+  test('a tool is held still and let go, for a reason that all see; twice is refused', async () => {
+    expect(await cli('brakes', 'set', 'tool', 'pay', '--reason', 'look first', ...kateSays)).toMatchObject({ code: 0, out: `tool:pay is held still on ${stack.lanes.length} lanes\n` });
+    expect(await json('brakes', 'list', '--kind', 'tool')).toMatchObject({ code: 0, said: { brakes: [{ brake: 'tool:pay', by: 'kate', reason: 'look first', lanes: stack.lanes.length }], next: null } });
+    expect((await cli('brakes', 'list')).out).toMatch(/tool:pay\s.*kate\s.*look first/);
+    expect(await cli('brakes', 'set', 'tool', 'pay', '--reason', 'again', ...kateSays)).toMatchObject({ code: 1, out: expect.stringContaining('refused') });
+    expect(await json('brakes', 'release', 'tool', 'pay', ...kateSays)).toMatchObject({ code: 0, said: { brake: 'tool:pay', lanes: stack.lanes.length, refused: [] } });
+    expect((await cli('brakes', 'list')).out).toBe('nothing is held still\n');
+    expect(await cli('brakes', 'set', 'planet', 'earth', '--reason', 'no', ...kateSays)).toMatchObject({ code: 2, err: expect.stringContaining('names nothing that can be held still') });
+  });
+
+  test('a run is forked from a step, and one that was cancelled is tried again from where it stood', async () => {
+    expect(await json('runs', 'fork', 'before', '--from', '3', '--run-id', 'by-hand', ...kateSays)).toMatchObject({ code: 0, said: { run: 'by-hand', event: 'RunForked', from: '3' } });
+    expect(await client.outcome('by-hand', { timeoutMs: 60_000 })).toMatchObject({ status: 'completed', output: 'one' });
+    expect(firedBy('by-hand')).toEqual(['pay by-hand']);
+    expect(await cli('runs', 'retry', 'before', ...kateSays)).toMatchObject({ code: 1, out: expect.stringMatching(/^refused \(not_possible\): only a run that ended otherwise than completed/) });
+    await client.start(clerk, {}, { runId: 'dropped' });
+    await stack.event('dropped', 'RunReleased');
+    expect(await cli('runs', 'cancel', 'dropped', '--reason', 'too soon', ...kateSays)).toMatchObject({ code: 0, out: 'run dropped: RunCancelRequested\n' });
+    await stack.event('dropped', 'RunFinished');
+    expect(await cli('runs', 'retry', 'dropped', '--run-id', 'picked-up', ...kateSays)).toMatchObject({ code: 0, out: 'run dropped: RunForked as picked-up, from step 1\n' });
+    await stack.event('picked-up', 'RunReleased');
+    expect(await json('runs', 'signal', 'picked-up', 'go', '"four"')).toMatchObject({ code: 0, said: { event: 'SignalReceived' } });
+    expect(await client.outcome('picked-up', { timeoutMs: 60_000 })).toMatchObject({ status: 'completed', output: 'four' });
+    expect((await json('runs', 'show', 'picked-up')).said).toMatchObject({ phase: 'completed', origin: expect.anything() });
+    expect((await cli('runs', 'show', 'picked-up')).out).toMatch(/^run +picked-up\nphase +completed\n/);
+    expect(await cli('runs', 'show', 'never-was')).toMatchObject({ code: 1, err: expect.stringContaining('never accepted here') });
+  });
+
+  test('runs are listed by phase and page, and one that nothing explains is shown as stuck with what it hangs on', async () => {
+    await client.start({ name: 'hosted-by-nobody', version: '7' }, {}, { runId: 'alone' });
+    await stack.event('alone', 'RunStuck');
+    const why = 'no worker of hosted-by-nobody@7 in pool default holds its lane';
+    expect((await json('runs', 'list', '--phase', 'stuck', '--agent', 'hosted-by-nobody')).said).toMatchObject({ runs: [{ run: 'alone', phase: 'stuck', stuck: expect.stringContaining(why) }], next: null });
+    expect((await cli('runs', 'list', '--status', 'stuck')).out).toMatch(/alone\s.*stuck\s.*hosted-by-nobody/);
+    expect((await json('runs', 'show', 'alone')).said).toMatchObject({ phase: 'stuck', stuck: expect.anything() });
+    const first = (await json('runs', 'list', '--phase', 'completed', '--limit', '2')).said as { runs: { run: string }[]; next: string };
+    const second = (await json('runs', 'list', '--phase', 'completed', '--limit', '2', '--after', first.next)).said as typeof first;
+    expect(new Set([...first.runs, ...second.runs].map(({ run }) => run)).size).toBe(4);
+  });
+
+  test('what tools and agents declare is listed, shown line by line, and checked', async () => {
+    expect((await json('contracts', 'list', '--kind', 'tool', '--effect', 'irreversible')).said).toMatchObject({ contracts: [{ name: 'pay@1', owner: 'the desk' }, { name: 'shred@1', owner: null }] });
+    expect((await cli('contracts', 'list', '--kind', 'agent')).out).toMatch(/agent\s.*clerk@1/);
+    expect((await cli('contracts', 'show', 'pay@1')).out).toMatch(/^tool pay@1\n(?=[^]*effect class\s.*irreversible)(?=[^]*owner of unknowns\s.*the desk)/);
+    expect((await json('contracts', 'show', 'clerk@1')).said).toMatchObject({ contracts: [{ kind: 'agent' }] });
+    expect(await cli('contracts', 'check')).toMatchObject({ code: 1, out: expect.stringMatching(/shred@1.*owner of unknowns/) });
+    expect(await json('contracts', 'check')).toMatchObject({ code: 1, said: { problems: expect.arrayContaining([expect.stringContaining('shred@1')]) } });
+    expect(await cli('contracts', 'show', 'nothing@9')).toMatchObject({ code: 2, err: expect.stringContaining('contracts list') });
+  });
 });

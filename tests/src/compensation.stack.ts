@@ -70,6 +70,7 @@ const plan = (run: string, type: string, where: (data: Seen['data']) => boolean 
 const plans = (run: string): string[] => stack.events(run, topics.compensationEvents).map(({ envelope }) => envelope.type);
 const concluded = async (run: string, number = 1): Promise<Seen['data']> => (await plan(run, 'PlanConcluded', (data) => data['plan'] === number)).data;
 const command = (run: string, type: string, data: { readonly [member: string]: Json }): Promise<unknown> => stack.send({ topic: topics.operatorCommands, key: run, type, value: JSON.stringify(data) });
+const cancel = (run: string, id: string, manner: string): Promise<unknown> => command(run, 'CancelRun', { command: id, by: by('operator'), reason: 'off', scope: 'run', manner });
 const standings = (data: Seen['data']): Record<string, Json> => Object.fromEntries((data['effects'] as { step: string; standing: string }[]).map(({ step, standing }) => [step, standing]));
 const by = (...roles: string[]): Json => ({ name: 'ada', roles });
 
@@ -219,18 +220,31 @@ describe('an agent', () => {
 });
 
 describe('a run that is cancelled, or whose time is up', () => {
-  test('is compensated in a scope of its own: cancelled again, nothing of that stops, nor is done twice', async () => {
-    const run = 'cancelled';
+  test.each(['graceful', 'immediate'])('is compensated in a scope of its own: cancelled again (%s), nothing of that stops, nor is done twice', async (manner) => {
+    const run = `cancelled ${manner}`;
     books.meets(run, 'cancel', 'flight', 'late');
     await stack.intent(run, 'StartRun', { agent: null, input: {} });
     await call(run, '1', 'flight.book');
-    const cancel = (id: string): Promise<unknown> => command(run, 'CancelRun', { command: id, by: by('operator'), reason: 'off', scope: 'run', manner: 'immediate' });
-    await cancel('once');
+    await cancel(run, 'once', 'immediate');
     await plan(run, 'CompensationOrdered');
-    await cancel('twice');
+    await cancel(run, 'twice', manner);
+    await stack.event(run, 'InputRefused', ({ id, reason }) => id === 'twice' && reason === 'run_ended');
     expect((await concluded(run))['status']).toBe('compensated');
     expect(books.of(run).map(({ what }) => what)).toEqual(['book', 'cancel']);
     expect((await stack.event(run, 'RunCompensated')).data['status']).toBe('compensated');
+    expect(stack.events(run).filter(({ envelope }) => envelope.type === 'RunFinished')).toHaveLength(1);
+  });
+
+  test.each(['graceful', 'immediate'])('while its code waits for its own roll-back (%s) ends at once; what was ordered goes on, and all else is answered too, once', async (manner) => {
+    const run = `rolling back ${manner}`;
+    books.meets(run, 'cancel', 'hotel', 'late');
+    await client.start(changesItsMind, { letter: false }, { runId: run });
+    await plan(run, 'CompensationOrdered');
+    await cancel(run, 'off', manner);
+    expect((await stack.event(run, 'RunFinished')).data['ending']).toMatchObject({ status: 'cancelled', by: 'ada' });
+    await stack.event(run, 'RunCompensated', ({ status }) => status === 'compensated');
+    expect(books.of(run).map(({ what, thing }) => `${what} ${thing}`)).toEqual(['book flight', 'book hotel', 'cancel hotel', 'cancel flight']);
+    expect(stack.events(run).filter(({ envelope }) => ['RunResumed', 'LeaseGranted'].includes(envelope.type))).toEqual([]);
   });
 
   test('by the deadline of an approval: one plan, for both of its causes', async () => {

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
 import { verify } from '@holdfast/cli';
 import { topics } from '@holdfast/protocol';
 import { defineTool, type ServedWorker } from '@holdfast/sdk';
+import getPort from 'get-port';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
 import { proof } from './support/proof.js';
@@ -39,15 +38,6 @@ const held = defineTool({
   },
 });
 
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}
-
 interface Answer {
   readonly status: number;
   readonly problem?: string;
@@ -64,7 +54,7 @@ const unready = (service: ServiceName): Promise<string> =>
 const ready = (service: ServiceName): Promise<true> => eventually(`the ${service} is ready`, async () => (await ask(service, 'readyz')).status === 200 || undefined, 60_000).then(() => true as const);
 
 beforeAll(async () => {
-  for (const service of SERVICES) ports[service] = await freePort();
+  for (const service of SERVICES) ports[service] = await getPort();
   stack = await TestStack.start({ env: Object.fromEntries(SERVICES.map((service) => [service, { HOLDFAST_HEALTH_PORT: String(ports[service]) }])) });
   worker = await work(stack.brokers, { tools: [held, countingTool('pay', 'irreversible', firings)] });
   await stack.goodRun('warm', 'pay');

@@ -1,10 +1,9 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import { once } from 'node:events';
-import { createServer, type AddressInfo } from 'node:net';
 import { createDatabase, databaseUrl } from '@holdfast/deploy';
 import { topics } from '@holdfast/protocol';
 import { chainHash, openDatabase, PgStore, type JournalRow, type LaneWrite, type Progress } from '@holdfast/runtime';
 import type { ServedWorker } from '@holdfast/sdk';
+import getPort from 'get-port';
 import { eventually } from './support/eventually.js';
 import { STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
@@ -160,7 +159,7 @@ test('missing offsets halt their lane, and readiness says so; nothing is decided
   await stack.intent(kept, 'StartRun', { agent: null, input: 1 });
   const before = await stack.rows('orchestrator', 'select * from journal where lane = $1', [lane]);
 
-  const port = await freePort();
+  const port = await getPort();
   await instance.start({ HOLDFAST_HEALTH_PORT: String(port) });
   const ready = await eventually('the instance is not ready', async () => {
     const response = await fetch(`http://127.0.0.1:${port}/readyz`);
@@ -174,12 +173,3 @@ test('missing offsets halt their lane, and readiness says so; nothing is decided
   expect(await stack.rows('orchestrator', 'select * from journal where lane = $1', [lane])).toEqual(before);
   expect([...stack.events(lost), ...stack.events(kept)]).toEqual([]);
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
-}

@@ -29,7 +29,8 @@ const sleeper = defineAgent({ name: 'sleeper', ...about, run: async (run) => {
   await run.sleep(SLEEP_MS);
   return 'awake';
 } });
-const listener = defineAgent({ name: 'listener', ...about, run: async (run) => `${await run.signal('first', text)} ${await run.signal('second', text)}` });
+/** It rests on a policy, and on a secret that is renewed while it waits. */
+const listenerWith = (secret: string) => defineAgent({ name: 'listener', ...about, resume: { policy: { value: 'signals-2026', onChange: 'ask' }, secrets: { value: secret, onChange: 'go_on' } }, run: async (run) => `${await run.signal('first', text)} ${await run.signal('second', text)}` });
 const desk = defineAgent({ name: 'desk', ...about, run: async (run) => {
   const approval = await run.approval({ what: 'refund order 7', tool: refund, args: { order: '7' } });
   return run.call(refund, approval.args, { approval });
@@ -37,6 +38,17 @@ const desk = defineAgent({ name: 'desk', ...about, run: async (run) => {
 const helper = defineAgent({ name: 'helper', ...about, run: (run) => run.signal('answer', text) });
 const parent = defineAgent({ name: 'parent', ...about, run: async (run) => `heard ${await run.child(helper, {})}` });
 
+/** A third party that answers before its own reply is there. */
+const ask = defineTool({ name: 'ask', version: '1', effect: 'irreversible', owner: 'the desk', input: z.object({ token: text }), output: text, execute: async ({ token }, { run }) => {
+  await client.deliverCallback(run, '1', token, { ok: true });
+  return 'asked';
+} });
+const scanner = defineAgent({ name: 'scanner', ...about, run: async (run) => {
+  const callback = run.callback(z.object({ ok: z.boolean() }), { deadline: '1 h' });
+  return `${await run.call(ask, { token: callback.token })} ${(await callback.answer).ok}`;
+} });
+
+const listener = listenerWith('vault/1');
 const agents = { sleeper, listener, desk, parent, unwanted: helper };
 const CHILD = 'parent/1';
 const waiting = [...Object.keys(agents), CHILD];
@@ -45,15 +57,16 @@ const kate = { name: 'kate', roles: ['finance', 'operator'] };
 let stack: TestStack;
 let worker: ServedWorker | undefined;
 let client: HoldfastClient;
-const aWorker = (name: string): Promise<ServedWorker> => work(stack.brokers, { worker: name, agents: [sleeper, listener, desk, helper, parent], tools: [refund] });
+const aWorker = (name: string, secret: string): Promise<ServedWorker> => work(stack.brokers, { worker: name, agents: [sleeper, listenerWith(secret), desk, helper, parent, scanner], tools: [refund, ask] });
 const say = (run: string, type: string, data: { readonly [member: string]: Json }) => stack.send({ topic: topics.operatorCommands, key: run, type, value: JSON.stringify({ by: kate, ...data }) });
 const types = (run: string): string[] => stack.events(run).map(({ envelope }) => envelope.type);
 const refusedInput = (run: string, id: string): Promise<Seen> => stack.event(run, 'InputRefused', (data) => data['id'] === id);
 const approve = (command: string, by: Json, more: { readonly [member: string]: Json } = {}) => say('desk', 'DecideApproval', { command, by, step: '1', decision: 'approve', ...more });
 
 beforeAll(async () => {
+  Object.assign(process.env, { HOLDFAST_CALLBACK_SECRET: 'only for this test', HOLDFAST_CALLBACK_URL: 'https://gate.example/v1/callbacks' });
   stack = await TestStack.start();
-  worker = await aWorker('before');
+  worker = await aWorker('before', 'vault/1');
   client = await HoldfastClient.connect({ brokers: stack.brokers });
 }, STACK_LIMIT_MS);
 
@@ -87,7 +100,7 @@ test('their worker and the orchestrator are killed; what they wait for comes all
   await approve('no', kate, { decision: 'reject' });
   await say('unwanted', 'CancelRun', { command: 'stop', reason: 'nobody wants it', scope: 'run', manner: 'graceful' });
   await stack.service('orchestrator').restart();
-  worker = await aWorker('after');
+  worker = await aWorker('after', 'vault/2');
   const outcomes = await Promise.all(Object.keys(agents).map((run) => client.outcome(run, { timeoutMs: 60_000 })));
   expect(outcomes).toEqual([
     { status: 'completed', output: 'awake' },
@@ -97,6 +110,8 @@ test('their worker and the orchestrator are killed; what they wait for comes all
     { status: 'cancelled', reason: 'nobody wants it', by: 'kate' },
   ]);
   expect(fired).toEqual(['7']);
+  const found = stack.events('listener').flatMap(({ envelope, data }) => (envelope.type === 'RunResumed' ? [data['revalidated']] : []));
+  expect(found[0]).toMatchObject({ history: 'intact', agentVersion: 'same', policy: 'same', secrets: 'changed', permissions: 'none' });
 });
 
 test('each wait ended once, the second decision was refused, and the cancelled run never ran again', async () => {
@@ -107,4 +122,10 @@ test('each wait ended once, the second decision was refused, and the cancelled r
   await stack.event('unwanted', 'InputRefused');
   expect(types('unwanted').slice(-3)).toEqual(['RunCancelRequested', 'RunFinished', 'InputRefused']);
   expect(await stack.halts()).toEqual([]);
+});
+
+test('a third party that answers inside its own reply finds the wait (C61)', async () => {
+  const run = await client.start(scanner, {}, { runId: 'scanner' });
+  expect(await run.outcome({ timeoutMs: 60_000 })).toMatchObject({ status: 'completed', output: 'asked true' });
+  expect(types('scanner')).not.toContain('InputRefused');
 });

@@ -35,6 +35,8 @@ export const EffectDispatched = message(
     attemptsMax: z.number().int().optional(),
     /** The step whose arguments this one mends. */
     repairs: Step.optional(),
+    /** Until when the approval that allows it may be used: no attempt is sent, nor fires, after that. With the first attempt. */
+    approvedUntil: Instant.optional(),
   }),
 );
 
@@ -59,6 +61,8 @@ export const EffectHeld = message(
     until: Instant,
     attemptsMax: z.number().int().optional(),
     repairs: Step.optional(),
+    /** Until when the approval that allows it may be used: no attempt is sent, nor fires, after that. With the first attempt. */
+    approvedUntil: Instant.optional(),
   }),
 );
 

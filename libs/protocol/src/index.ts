@@ -17,5 +17,6 @@ export * from './run.js';
 export * from './streams.js';
 export * from './task.js';
 export * from './topics.js';
+export * from './trace.js';
 export * from './wait.js';
 export * from './worker.js';

@@ -119,6 +119,80 @@ describe('a look asked for from outside', () => {
   });
 });
 
+describe('what was missed', () => {
+  const NOW = 100_000;
+  const missed = (n: number): Agenda => {
+    const agenda = new Agenda();
+    for (let i = 0; i < n; i += 1) agenda.update(`m${i}`, open(NOW - 5000 + i, null), NOW - 9000);
+    return agenda;
+  };
+
+  test('is taken a few at a time, the oldest first, behind what is on time', () => {
+    const agenda = missed(5);
+    agenda.update('on time', open(NOW), NOW);
+    expect(agenda.overdue(NOW)).toBe(5);
+    expect(agenda.takeDue(NOW, 10, 2)).toEqual(['on time', 'm0', 'm1']);
+    expect(agenda.takeDue(NOW, 10, 0)).toEqual([]);
+    expect(agenda.nextAt()).toBeNull();
+    expect(agenda.overdue(NOW)).toBe(3);
+    expect(agenda.takeDue(NOW, 2, 9)).toEqual(['m2', 'm3']);
+    expect(agenda.takeDue(NOW, 9, 9)).toEqual(['m4']);
+    expect(agenda.overdue(NOW)).toBe(0);
+  });
+
+  test('is what is late by more than a second: less is no outage', () => {
+    const agenda = new Agenda();
+    agenda.update('a', open(NOW), NOW);
+    expect(agenda.overdue(NOW + 1000)).toBe(0);
+    expect(agenda.overdue(NOW + 1001)).toBe(1);
+  });
+
+  test('does not go off once the stream has moved on, and can be woken before its turn', () => {
+    const agenda = missed(4);
+    expect(agenda.overdue(NOW)).toBe(4);
+    agenda.update('m0', open(NOW + 50, null), NOW);
+    agenda.update('m1', { ...rest, tag: null }, NOW);
+    agenda.wake('m3', NOW + 10);
+    expect(agenda.takeDue(NOW + 10, 10, 0)).toEqual(['m3']);
+    expect(agenda.takeDue(NOW + 10, 10, 9)).toEqual(['m2']);
+    expect(agenda.takeDue(NOW + 50, 10, 9)).toEqual(['m0']);
+  });
+
+  test('is never a look that was asked for: of these there may be too many for a moment', () => {
+    const agenda = missed(1);
+    for (const [i, stream] of ['a', 'b', 'c'].entries()) {
+      agenda.update(stream, open(NOW + 90_000, null), NOW);
+      agenda.wake(stream, NOW + i);
+    }
+    expect(agenda.takeDue(NOW + 5000, 2, 0)).toEqual(['a', 'b']);
+    agenda.update('c', open(NOW + 90_000, null), NOW + 5000);
+    expect(agenda.nextAt()).toBeLessThanOrEqual(NOW + 5000);
+    expect(agenda.overdue(NOW + 5000)).toBe(1);
+    expect(agenda.takeDue(NOW + 5000, 9, 0)).toEqual(['c']);
+    expect(agenda.takeDue(NOW + 5000, 9, 9)).toEqual(['m0']);
+    expect(agenda.takeDue(NOW + 5000, 9, 9)).toEqual([]);
+  });
+
+  test('keeps its place when something else happens to the stream, and its look when one was asked for', () => {
+    const agenda = missed(2);
+    agenda.wake('m1', NOW + 10);
+    agenda.update('m0', open(NOW - 5000, null), NOW);
+    agenda.update('m1', open(NOW - 4999, null), NOW);
+    expect(agenda.overdue(NOW)).toBe(2);
+    expect(agenda.takeDue(NOW + 10, 10, 0)).toEqual(['m1']);
+    expect(agenda.takeDue(NOW + 10, 10, 9)).toEqual(['m0']);
+    expect(agenda.takeDue(1e9, 10, 9)).toEqual([]);
+  });
+});
+
+test('what was missed while nobody held the lane is looked at later still where it has a new time, and on time for that', () => {
+  const agenda = new Agenda();
+  agenda.load({ stream: 's', ...open(10) });
+  agenda.update('s', open(50_000), 20_000);
+  expect(agenda.takeDue(50_000, 10, 0)).toEqual(['s']);
+  expect(agenda.takeDue(50_000, 10, 9)).toEqual([]);
+});
+
 test('the tag finds the open streams', () => {
   const agenda = new Agenda();
   agenda.update('a', open(null, 't'), 0);

@@ -1,7 +1,9 @@
+import { unreachable } from '@holdfast/kernel';
 import { encodeHeaders, message, type Envelope, type MessageOf } from '@holdfast/protocol';
 import { z } from 'zod';
 import { Inspector } from '../src/loop/inbound.js';
 import { Lane } from '../src/loop/lane.js';
+import type { LoopObserver } from '../src/loop/observer.js';
 import { on, type Service, type Turn, type Unreadable } from '../src/loop/service.js';
 import { decideTurn, type Decided, type LaneWork } from '../src/loop/turn.js';
 import type { LogRecord } from '../src/ports.js';
@@ -37,6 +39,8 @@ const evolve = (state: Counter, event: CounterEvent): Counter => {
       return { ...state, n: state.n + event.data.n };
     case 'Closed':
       return { ...state, open: false };
+    default:
+      return unreachable(event);
   }
 };
 
@@ -117,14 +121,22 @@ export interface Turned {
   readonly counts: readonly string[];
 }
 
+export interface TurnsOptions {
+  readonly journal?: readonly JournalRow[];
+  readonly rows?: Map<string, string | null>;
+  readonly told?: Unreadable[];
+  readonly now?: number;
+  readonly observer?: LoopObserver;
+}
+
 /** One turn over one lane, written at once. */
-export async function turn(of: Lane<Counter>, records: readonly LogRecord[], options: { due?: readonly string[]; journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[]; now?: number } = {}): Promise<Turned> {
+export async function turn(of: Lane<Counter>, records: readonly LogRecord[], options: { due?: readonly string[] } & TurnsOptions = {}): Promise<Turned> {
   const [first] = await turns([{ lane: of, records, due: options.due ?? [] }], options);
   if (first === undefined) throw new Error('no lane was decided');
   return first;
 }
 
-export async function turns(works: readonly LaneWork<Counter>[], options: { journal?: readonly JournalRow[]; rows?: Map<string, string | null>; told?: Unreadable[]; now?: number } = {}): Promise<Turned[]> {
+export async function turns(works: readonly LaneWork<Counter>[], options: TurnsOptions = {}): Promise<Turned[]> {
   const service = counter(options.told);
   const counts: string[] = [];
   const decided = await decideTurn(
@@ -135,11 +147,17 @@ export async function turns(works: readonly LaneWork<Counter>[], options: { jour
       random: { next: () => 0.5, uuid: () => 'u' },
       load: (streams) => Promise.resolve(new Map(streams.map((stream) => [stream, (options.journal ?? []).filter((row) => row.stream === stream && row.topic === OWN)]))),
       lock: (keys) => Promise.resolve(new Map(keys.map((key) => [key, options.rows?.get(key) ?? null]))),
-      count: (what, because) => counts.push(`${what}: ${because}`),
+      observer: options.observer,
+      halt: ({ id }, reason) => {
+        throw Object.assign(new Error(reason), { name: 'Halted', lane: id });
+      },
     },
     works,
   );
-  for (const { apply } of decided) apply();
+  for (const { apply, counted } of decided) {
+    apply();
+    counts.push(...counted.map(({ what, because }) => `${what}: ${because}`));
+  }
   return decided.map((one) => ({ decided: one, rows: one.write.rows, counts }));
 }
 

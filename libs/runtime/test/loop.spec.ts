@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals';
+import { chainHash } from '../src/loop/chain.js';
 import { Loop } from '../src/loop/loop.js';
 import type { LaneGroup, LaneGroupHandlers, LogRecord } from '../src/ports.js';
 import type { LaneWrite, Store } from '../src/store/types.js';
@@ -155,6 +156,90 @@ test('of a lane just taken only what something besides its own time may want is 
   await until(() => loaded.includes('asked') && loaded.includes('wanted'), 'they are looked at');
   for (let turn = 0; turn < 10; turn += 1) await new Promise<void>((resolve) => setImmediate(resolve));
   expect([...new Set(loaded)].sort()).toEqual(['asked', 'due', 'timeless', 'wanted']);
+});
+
+test('after an outage missed timers are taken at a pace, a portion at once, while what comes in is decided at once', async () => {
+  const loaded: string[] = [];
+  let now = 100_000;
+  let opened = false;
+  const { loop, appended, arrive, assign } = loopOn({
+    store: {
+      openStreams: (lane) => Promise.resolve(Array.from({ length: 500 }, (_, i) => ({ stream: `m${lane}/${i}`, open: true, dueAt: 10 + i, tag: null }))),
+      loadStreams: (_, streams) => {
+        loaded.push(...streams);
+        return Promise.resolve(new Map());
+      },
+    },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened = true) },
+    now: () => now,
+  });
+  const missed = (): string[] => loaded.filter((stream) => stream.startsWith('m'));
+  await loop.start();
+  assign(1);
+  await until(() => opened && missed().length > 0, 'the first are looked at');
+  for (let offset = 0; offset < 20; offset += 1) {
+    void arrive(wish(offset, `fresh${offset}`, { does: 'open' }));
+    await until(() => appended.some(({ progress: { offsets } }) => offsets[WISHES] === offset + 1), 'what came in is decided');
+  }
+  expect(missed()).toHaveLength(10); // However often the loop came round meanwhile.
+  now += 100;
+  void arrive(wish(20, 'fresh20', { does: 'open' }));
+  await until(() => missed().length > 10, 'more are looked at');
+  // Both lanes have their part.
+  expect(new Set(missed().map((stream) => stream.split('/')[0])).size).toBe(2);
+  expect(missed().length).toBeLessThanOrEqual(30);
+});
+
+test('a lane with a backlog leaves another lane its share of each turn', async () => {
+  const BACKLOG = 10_000;
+  const taken: { lane: number; offset: number }[][] = [];
+  let opened = 0;
+  let commit: () => void = () => undefined;
+  const { loop, arrive, assign } = loopOn({
+    store: {
+      append: (writes) => {
+        taken.push(writes.map(({ progress: { lane, offsets } }) => ({ lane, offset: offsets[WISHES] ?? 0 })));
+        return new Promise((resolve) => (commit = () => resolve(new Set(writes.map(({ progress: { lane } }) => lane)))));
+      },
+    },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened += 1) },
+  });
+  await loop.start();
+  assign(1);
+  await until(() => opened > 0, 'the lanes are open');
+  // Of a type that needs no decision: this is about who has a part of the turn.
+  const backlog = Array.from({ length: BACKLOG }, (_, offset) => wish(offset, 'old', {}, { type: 'Ignored' }));
+  void arrive(...backlog.slice(0, 1));
+  await until(() => taken.length === 1, 'a turn is under way');
+  void arrive(...backlog.slice(1));
+  void arrive(wish(0, 'fresh', {}, { type: 'Ignored', lane: OTHER }));
+  commit();
+  await until(() => taken.length === 2, 'the next turn is under way');
+  const [first, second] = [taken[1]?.find(({ lane }) => lane === LANE), taken[1]?.find(({ lane }) => lane === OTHER)];
+  expect(second).toEqual({ lane: OTHER, offset: 1 });
+  expect(first?.offset).toBeLessThan(BACKLOG);
+});
+
+test.each([
+  ['an event that only a newer version knows', { type: 'Painted' }, /stream s: this version can’t take in its Painted/],
+  ['a row that was altered', { data: '{"tag":"u"}' }, /altered outside Holdfast/],
+])('%s in a stream stops its lane with the reason and drops nothing; other lanes go on', async (_, over, reason) => {
+  const row = { lane: LANE, seq: 1, topic: 'counter.events', prev: 0, stream: 's', type: 'Opened', version: 1, time: 1, tenant: 'acme', trace: null, data: '{"tag":"t"}', ...over };
+  // Whoever wrote a new type also chained it; whoever altered a row did not.
+  const damaged = { ...row, hash: chainHash('', { ...row, data: '{"tag":"t"}' }) };
+  let opened = 0;
+  const { loop, alarms, appended, arrive, assign } = loopOn({
+    store: { loadStreams: (_topic, streams) => Promise.resolve(new Map(streams.map((stream) => [stream, stream === 's' ? [damaged] : []]))) },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened += 1) },
+  });
+  await loop.start();
+  assign(1);
+  await until(() => opened > 0, 'the lanes are open');
+  void arrive(wish(0, 's', { does: 'add' }));
+  void arrive(wish(0, 'fine', { does: 'open' }, { lane: OTHER }));
+  await until(() => alarms.length > 0 && appended.some(({ progress: { lane } }) => lane === OTHER), 'one lane stops, the other goes on');
+  expect(loop.health().halted).toEqual([{ lane: LANE, reason: expect.stringMatching(reason) }]);
+  expect(appended.filter(({ progress: { lane } }) => lane === LANE)).toEqual([]);
 });
 
 test('what is committed while its lane is given up is left to whoever takes the lane: rows before it may have been dropped', async () => {

@@ -37,7 +37,7 @@ describe('a turn', () => {
         random: { next: () => 0, uuid: () => 'u' },
         load: () => Promise.resolve(new Map()),
         lock: () => Promise.resolve(new Map()),
-        count: () => undefined,
+        halt: () => undefined,
       },
       [{ lane: of, records: [add(0, 's1', 5), news(0, 1, 0)], due: [] }],
     );
@@ -59,7 +59,7 @@ describe('a turn', () => {
   test('stops on a history that was altered: it would fail again', async () => {
     const { rows } = await turn(lane(), [open(0, 's1'), add(1, 's1', 4)]);
     const altered = rows.map((row): JournalRow => (row.type === 'Added' ? { ...row, data: '{"n":400}' } : row));
-    await expect(turn(lane(), [add(2, 's1')], { journal: altered })).rejects.toMatchObject({ name: 'DamagedHistory', code: '22000' });
+    await expect(turn(lane(), [add(2, 's1')], { journal: altered })).rejects.toMatchObject({ name: 'Halted', lane: LANE, message: expect.stringContaining('altered outside Holdfast') });
   });
 
   test('passes on a trace, unless it is not printable', async () => {
@@ -123,7 +123,7 @@ describe('a handler that fails', () => {
   test('takes back its marks and the looks it asked for', async () => {
     const of = lane();
     await turn(of, [open(0, 's1')]);
-    const draft = new Draft<Counter, CounterEvent>(of, { service: counter(), random: { next: () => 0, uuid: () => 'u' }, now: NOW, locked: new Map(), count: () => undefined });
+    const draft = new Draft<Counter, CounterEvent>(of, { service: counter(), random: { next: () => 0, uuid: () => 'u' }, now: NOW, locked: new Map(), observer: undefined });
     draft.at(add(7, 's1'));
     const mark = draft.mark();
     draft.wake('s1', 1);

@@ -27,6 +27,7 @@ import { on, type Service } from '@holdfast/runtime';
 import { dueAt } from './domain/advance.js';
 import { evolve, noPlans, openPlan, type PlanEvent, type RunPlans } from './domain/plan.js';
 import type { PlanHandlers } from './handlers.js';
+import { marks } from './marks.js';
 
 /** Which message goes to which handler: the whole of it. */
 export const routes = (handle: PlanHandlers) => [
@@ -67,6 +68,7 @@ export const compensation = (handle: PlanHandlers): Service<RunPlans, PlanEvent>
   onDue: handle.due,
   // Nothing is sent again: a question without an answer is over at its time, and the next one is asked; the ledger knows an order by its step.
   rebuild: {},
+  marks,
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -7,3 +7,5 @@ export { describe } from './http/openapi.js';
 export { API_VERSION } from './module.js';
 export { gatewayDatabase, openGatewayDatabase } from './store/database.js';
 export { beginRebuild, generationsOf } from './views/views.js';
+export { FIGURES, METRICS_WINDOW_MS, type FigureSpec } from './domain/figure-list.js';
+export { GatewaySettings } from './settings.js';

@@ -6,21 +6,24 @@ import { NestFactory } from '@nestjs/core';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import { systemClock } from '@holdfast/runtime';
 import { createWriter, ensureTopics } from '@holdfast/runtime/kafka';
-import type { ServiceLog } from '@holdfast/runtime/nest';
+import { openLog, poolOf, type ServiceLog } from '@holdfast/runtime/nest';
+import { openTracing, servePages } from '@holdfast/runtime/telemetry';
 import type { DataSource } from 'typeorm';
 import express from 'express';
 import helmet from 'helmet';
-import { pino } from 'pino';
 import { Answers } from './api/answers.js';
 import { STREAM_TOPICS } from './domain/position.js';
 import { WebhookFeed } from './hooks/feed.js';
 import { WebhookSender } from './hooks/sender.js';
 import { serveConsole } from './http/console.js';
 import { Idempotency } from './http/idempotency.js';
+import { gatewayRegistry } from './metrics.js';
 import { GatewayModule } from './module.js';
+import { Readiness } from './readiness.js';
 import type { GatewaySettings } from './settings.js';
 import { openGatewayDatabase } from './store/database.js';
 import { LaneReader } from './views/lane-reader.js';
+import { FigureRows } from './views/figure-rows.js';
 import { Views } from './views/views.js';
 
 /** Requests under way have this long to end. Milliseconds. */
@@ -37,12 +40,13 @@ export interface RunningGateway {
 export async function serveGateway(settings: GatewaySettings): Promise<RunningGateway> {
   const brokers = settings.HOLDFAST_BROKERS.split(',').map((broker) => broker.trim());
   const instance = settings.HOLDFAST_INSTANCE ?? `gateway-${randomUUID().slice(0, 8)}`;
-  const log = pino({ level: settings.HOLDFAST_LOG_LEVEL, base: { service: 'gateway', instance } }, pino.destination({ fd: 1, sync: true }));
+  const log = openLog('gateway', instance, settings.HOLDFAST_LOG_LEVEL);
   await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
   const database = await openGatewayDatabase(settings.HOLDFAST_DATABASE_URL, `holdfast-${instance}`);
   const writer = await createWriter({ brokers, clientId: instance });
+  const tracing = await openTracing('gateway', instance, settings.HOLDFAST_OTLP, (error) => log.warn({ error }, 'spans can’t be delivered, and are dropped'));
   const stopping = new AbortController();
-  const parts = { settings, brokers, log, database, writer, source: `holdfast-gateway/${instance}`, stopping: stopping.signal };
+  const parts = { settings, brokers, log, database, writer, source: `holdfast-gateway/${instance}`, stopping: stopping.signal, tracing };
   const app = await NestFactory.create<NestExpressApplication>(GatewayModule.with(parts), { logger: ['error', 'warn'], abortOnError: false, bodyParser: false });
   app.set('query parser', 'simple');
   app.disable('x-powered-by');
@@ -58,6 +62,7 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
   hooks?.start();
   await app.listen(settings.HOLDFAST_HTTP_PORT, settings.HOLDFAST_HTTP_HOST);
   const server = app.getHttpServer() as Server;
+  const pages = settings.HOLDFAST_HEALTH_PORT === undefined ? null : openPages(settings.HOLDFAST_HEALTH_PORT, instance, app, database);
   const sweeping = setInterval(() => void app.get(Idempotency).sweep().catch(() => undefined), SWEEP_MS);
 
   let closed: Promise<void> | null = null;
@@ -76,10 +81,20 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
       await Promise.all([views.stop(), answers.stop(), hooks?.stop()]);
       await writer.close();
       await database.destroy();
+      pages?.close();
+      await tracing?.close();
       log.info('stopped');
     })());
   const { address, port, family } = server.address() as AddressInfo;
   return { url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`, instance, close };
+}
+
+/** Health and metrics, away from what the world sees: figures are of all tenants. */
+function openPages(port: number, instance: string, app: NestExpressApplication, database: DataSource): Server {
+  const readiness = app.get(Readiness);
+  const ready = (): boolean => readiness.problem === null;
+  const registry = gatewayRegistry({ instance, rows: app.get(FigureRows), pool: () => poolOf(database), ready, silentMs: () => app.get(Views).silentMs() });
+  return servePages(port, () => ({ unready: readiness.problem, dead: null, facts: { generation: app.get(Views).generation } }), registry);
 }
 
 /** Webhooks, where a secret for them is set. */

@@ -36,6 +36,7 @@ afterAll(async () => {
 it('serves the console at any address that is not the API’s', async () => {
   expect(await get('/')).toMatchObject({ status: 200, text: '<p>console</p>', cache: 'no-cache' });
   expect(await get('/runs/ticket-1001?tab=steps')).toMatchObject({ status: 200, text: '<p>console</p>' });
+  expect(await get('/runs/order.2026-01')).toMatchObject({ status: 200, text: '<p>console</p>' });
   expect(await get('/assets/main.js')).toMatchObject({ status: 200, text: 'main()', cache: 'public, max-age=31536000, immutable' });
 });
 

@@ -2,7 +2,9 @@ import { describe, expect, it } from '@jest/globals';
 import { Digest, OperationKey, Step, type Json } from '@holdfast/protocol';
 import { evolveCase, type CaseEvent, type CaseView } from '../src/domain/case-view.js';
 import { evolveEffect, type EffectEvent, type EffectView } from '../src/domain/effect-view.js';
-import { countsAs, figuresOf, percentile } from '../src/domain/figures.js';
+import { countsAs, figuresOf, percentile, pointOf, type Counted, type Counts } from '../src/domain/figures.js';
+import { FIGURES } from '../src/domain/figure-list.js';
+import { samplesOf } from '../src/metrics.js';
 import { evolveRun, statusOf, type RunEvent, type RunView } from '../src/domain/run-view.js';
 import { evolveSteps, stepsOf, type StepView } from '../src/domain/step-view.js';
 
@@ -53,6 +55,11 @@ describe('a run’s page', () => {
     expect([effect.step, effect.updatedAt]).toEqual([step, 5]);
   });
 
+  it('is stuck until something brings it further', () => {
+    const stuck = [accepted({ lease: lease(1) }), ofRun('RunStuck', { since: 1, on: 'nothing', steps: [] })];
+    expect([status(...stuck), status(...stuck, ofRun('LeaseGranted', { lease: lease(1), because: 'worker_arrived' })), status(...stuck, requested)]).toEqual(['stuck', 'stuck', 'running']);
+  });
+
   it('counts resumes and refusals, and names its version', () => {
     const resumed = ofRun('RunResumed', { lease: lease(2), because: 'worker_changed', replayed: 1, refired: [] });
     const run = runOf(accepted({ lease: lease(1) }), resumed, ofRun('IntentRejected', { intent: 'CallTool', reason: 'stale_fence', message: '', token: 't' }));
@@ -79,6 +86,18 @@ describe('a run’s steps', () => {
     expect(stepsAfter(requested, unknown).get('1')).toMatchObject({ outcome: { status: 'unknown' }, endedAt: null });
     expect(stepsAfter(requested, unknown, settled).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 2 });
     expect(stepsAfter(requested, settled, unknown).get('1')).toMatchObject({ outcome: { status: 'succeeded' }, endedAt: 1 });
+  });
+
+  it('of a forked run are its origin’s up to where it begins, and are not its own', () => {
+    const call = { step, tool, effect: 'irreversible', keyScope: 'run', args: {}, key, digest, digestVersion: 1 };
+    const copies = ofRun('StepsCopied', { origin: { run: 'first', from: '4' }, observed: [], steps: [
+      { kind: 'call', call, fire: 'granted', attempt: 2, outcome: { status: 'succeeded', result: { value: 1 }, evidence: { kind: 'receipt' } } },
+      { kind: 'record', step: '2', as: 'model', name: 'ask', result: { value: 1 } },
+      { kind: 'wait', step: '3', wait: { kind: 'signal', name: 'go' } },
+    ] });
+    const steps = stepsAfter(copies);
+    expect([...steps.values()].map((of) => [of.step, of.kind, of.fence, of.endedAt])).toEqual([['1', 'call', 0, 0], ['2', 'record', 0, 0], ['3', 'wait', 0, null]]);
+    expect(runOf(accepted(), copies)?.origin).toEqual({ run: 'first', from: '4' });
   });
 
   it('tell tries at recorded work from work that is done', () => {
@@ -123,6 +142,15 @@ describe('a case’s page', () => {
   });
 });
 
+const some: Counts = {
+  counted: new Map<Counted, number>([['EffectSucceeded', 10], ['DuplicateEffectDetected', 1], ['stale', 2], ['completed', 3], ['verified', 1], ['compensation_failed', 1], ['CompensationEscalated', 2]]),
+  recoveries: [{ at: 10, ms: 30, wentOn: true }, { at: 20, ms: 10, wentOn: true }, { at: 60, ms: 20, wentOn: true }, { at: 70, ms: 40, wentOn: false }],
+  gaps: [{ at: 15, missing: 2 }, { at: 80, missing: 1 }],
+  unknowns: [{ since: 10, until: null }, { since: 20, until: 40 }, { since: 90, until: null }],
+  openUnknownSince: [10, 90],
+  plans: [{ since: 30, until: null }, { since: 95, until: null }, { since: 5, until: 45 }],
+};
+
 describe('figures', () => {
   it.each<[string, Json, string | null]>([
     ['RunFinished', { ending: { status: 'completed', verified: true } }, 'verified'],
@@ -132,15 +160,46 @@ describe('figures', () => {
     ['IntentRejected', { reason: 'invalid' }, null],
     ['RunResumed', {}, 'RunResumed'],
     ['EffectHeld', {}, null],
+    ['PlanOpened', {}, 'PlanOpened'],
+    ['CompensationSettled', { standing: { standing: 'failed' } }, 'compensation_failed'],
+    ['CompensationSettled', { standing: { standing: 'compensated' } }, null],
   ])('%s %j counts as %s', (type, data, counted) => {
     expect(countsAs(type, data)).toBe(counted);
   });
 
   it('are what they say, and nothing where there is nothing', () => {
-    const none = { missing: 0, recoveriesMs: [], resumed: 0, wentOn: 0, succeededEffects: 0, duplicateEffects: 0, staleRejections: 0, completed: 0, verified: 0, openUnknownSince: [] };
-    expect(figuresOf(none, 100)).toEqual({ recoveryMs: { count: 0, p50: null, p95: null, max: null }, acceptedStateLoss: 0, duplicateEffectRate: null, unknowns: { open: 0, oldestMs: null, p50Ms: null }, successfulResumes: null, staleRejections: 0, verifiedOutcomes: null });
-    const some = { missing: 1, recoveriesMs: [30, 10, 20], resumed: 4, wentOn: 3, succeededEffects: 10, duplicateEffects: 1, staleRejections: 2, completed: 4, verified: 1, openUnknownSince: [10, 90] };
-    expect(figuresOf(some, 100)).toEqual({ recoveryMs: { count: 3, p50: 20, p95: 30, max: 30 }, acceptedStateLoss: 1, duplicateEffectRate: 0.1, unknowns: { open: 2, oldestMs: 90, p50Ms: 10 }, successfulResumes: 0.75, staleRejections: 2, verifiedOutcomes: 0.25 });
+    const none: Counts = { counted: new Map(), recoveries: [], gaps: [], unknowns: [], openUnknownSince: [], plans: [] };
+    const nothing = { open: 0, oldestMs: null, p50Ms: null };
+    expect(figuresOf(none, 100)).toEqual({ recoveryMs: { count: 0, p50: null, p95: null, max: null }, acceptedStateLoss: 0, duplicateEffectRate: null, unknowns: nothing, successfulResumes: null, compensationBacklog: { ...nothing, failed: 0, escalated: 0 }, staleRejections: 0, verifiedOutcomes: null });
+    expect(figuresOf(some, 100)).toEqual({
+      recoveryMs: { count: 4, p50: 20, p95: 40, max: 40 },
+      acceptedStateLoss: 3,
+      duplicateEffectRate: 0.1,
+      unknowns: { open: 2, oldestMs: 90, p50Ms: 10 },
+      successfulResumes: 0.75,
+      compensationBacklog: { open: 2, oldestMs: 70, p50Ms: 5, failed: 1, escalated: 2 },
+      staleRejections: 2,
+      verifiedOutcomes: 0.25,
+    });
     expect(percentile([3, 1, 2], 0.5)).toBe(2);
+  });
+
+  it('have a course: of what happened in a bucket, and of what was open at its end', () => {
+    const counted = new Map<Counted, number>([['EffectSucceeded', 4], ['DuplicateEffectDetected', 1], ['completed', 1], ['verified', 1], ['stale', 2], ['compensation_failed', 1]]);
+    expect(pointOf({ from: 0, to: 50, counted }, some)).toMatchObject({
+      ...{ recoveryP50Ms: 10, acceptedStateLoss: 2, duplicateEffectRate: 0.25, unknownsOpen: 1, unknownsOldestMs: 40, successfulResumes: 1 },
+      ...{ compensationsOpen: 1, compensationsOldestMs: 20, compensationsFailed: 1, staleRejections: 2, verifiedOutcomes: 0.5, completed: 2 },
+    });
+    expect(pointOf({ from: 50, to: 100, counted: new Map() }, some)).toMatchObject({ recoveryP50Ms: 20, acceptedStateLoss: 1, duplicateEffectRate: null, unknownsOpen: 2, unknownsOldestMs: 90, successfulResumes: 0.5, compensationsOpen: 2, compensationsOldestMs: 70, verifiedOutcomes: null });
+    expect(pointOf({ from: 0, to: 30, counted: new Map() }, some)).toMatchObject({ unknownsOpen: 2, compensationsOpen: 1 });
+  });
+
+  it('are each described, with the name that they have in an answer, and each has a course', () => {
+    expect(FIGURES.map(({ name }) => name).sort()).toEqual(Object.keys(figuresOf(some, 100)).sort());
+    const course = Object.keys(pointOf({ from: 0, to: 1, counted: new Map() }, some));
+    for (const { series } of FIGURES) expect(course).toEqual(expect.arrayContaining([...series]));
+    const samples = samplesOf(figuresOf(some, 100), 1);
+    expect(new Set(samples.map(([name]) => name))).toEqual(new Set(FIGURES.flatMap(({ metrics }) => metrics.map(({ name }) => name))));
+    expect(samples.find(([name]) => name === 'holdfast_compensation_backlog_oldest_seconds')).toEqual(['holdfast_compensation_backlog_oldest_seconds', 0.07]);
   });
 });

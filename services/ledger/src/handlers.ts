@@ -7,6 +7,8 @@ import {
   FireEffect,
   Pool,
   RevokeEffect,
+  RunCancelRequested,
+  RunFinished,
   RunId,
   toolTasks,
   type BrakeReleased,
@@ -18,12 +20,11 @@ import {
   type EffectHeartbeat,
   type EffectReported,
   type EffectRequested,
+  type Ending,
   type LaneTaken,
   type MessageOf,
   type Named,
   type RequestedCall,
-  type RunCancelRequested,
-  type RunFinished,
   type RunPaused,
   type RunUnpaused,
   type Settled,
@@ -34,7 +35,7 @@ import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
 import type { EffectCommand, Sending } from './domain/commands.js';
 import { decide, sentBefore } from './domain/decide.js';
 import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
-import { openGate } from './domain/health.js';
+import { openGate, type Gate } from './domain/health.js';
 import { ToolWatch } from './tool-watch.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -53,6 +54,8 @@ export class EffectHandlers {
   readonly #contracts: ContractBook;
   readonly #source: string;
   readonly #watch: ToolWatch;
+  /** Runs of which this turn reads that nothing more is to be sent: what they ask for before that, in the same turn, is not sent either. */
+  #cancelledAhead: ReadonlySet<string> = new Set();
 
   /** `source`: this ledger's own `ce_source`, by which hosts say how far they had taken its tasks. */
   constructor(contracts: ContractBook, source: string) {
@@ -62,6 +65,7 @@ export class EffectHandlers {
   }
 
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
+    this.#cancelledAhead = new Set(inbounds.flatMap(({ envelope, data }) => (stops(envelope.type, data) ? [envelope.subject] : [])));
     for (const { data } of inbounds) {
       if (typeof data !== 'object' || data === null) continue;
       const { call, of, tool = call?.tool } = data as { call?: { tool: Named }; of?: unknown; tool?: Named };
@@ -76,7 +80,8 @@ export class EffectHandlers {
     const { subject, tenant } = inbound.envelope;
     const claim = call.keyScope === 'target' ? this.#claim(turn, call.key, subject, call.step) : ownKey;
     if (turn.state(subject).has(call.step)) return turn.count('ignored', 'duplicate');
-    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, held, gate: held === undefined ? this.#watch.gate(call.tool, turn) : openGate, ...this.#sending(turn, call.tool) });
+    const gate = held !== undefined ? openGate : this.#cancelledAhead.has(subject) ? overAhead(turn.now) : this.#watch.gate(call.tool, turn);
+    this.#apply(subject, tenant, turn, { type: 'request', call, fence: fence ?? 0, claim, held, gate, ...this.#sending(turn, call.tool) });
   };
 
   /** A compensation goes the way of every effect: granted, once, under its key. */
@@ -138,7 +143,7 @@ export class EffectHandlers {
   ended = (inbound: In<typeof RunFinished>, turn: EffectTurn): void => {
     this.settles(inbound, turn);
     const { status } = inbound.data.ending;
-    if (status === 'cancelled' || status === 'expired' || status === 'failed') this.#cancel(inbound.envelope.subject, turn, `the run is ${status}`, false);
+    if (isStopped(status)) this.#cancel(inbound.envelope.subject, turn, `the run is ${status}`, false);
   };
 
   /** A run is held still, or let go: by an operator, or by a brake on its tenant or agent. */
@@ -274,6 +279,13 @@ export class EffectHandlers {
     if (row !== null) turn.putShared(claimKey(effect.key), JSON.stringify(row));
   }
 }
+
+/** Messages after which nothing more is sent for their run. */
+function stops(type: string, data: unknown): boolean {
+  return type === RunCancelRequested.type || (type === RunFinished.type && isStopped((data as Data<typeof RunFinished>).ending.status));
+}
+const isStopped = (status: Ending['status']): boolean => status === 'cancelled' || status === 'expired' || status === 'failed';
+const overAhead = (at: number): Gate => ({ open: false, because: 'paused', message: 'its run is cancelled or over by what comes next', lookAgainAt: at });
 
 const poolOf = (topic: string): Pool => Pool.parse(topic.slice(toolTasks('' as Pool).length));
 

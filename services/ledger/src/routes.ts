@@ -36,6 +36,7 @@ import {
 import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
 import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
+import { marks } from './marks.js';
 
 type WithSettles = MessageType<string, { settles?: Settled[] | undefined }>;
 
@@ -121,6 +122,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
     shared: (run, effects) => [...effects.values()].flatMap((effect) => handle.shared(run, effect)),
     sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: FireEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof FireEffect.schema._output>, turn) }],
   },
+  marks,
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -45,6 +45,7 @@ import { SchemaChecker, type ContractBook, type Inbound, type Turn, type Unreada
 import type { CallIdentity, Refusal, RunCommand } from './domain/commands.js';
 import { sameNamed } from './domain/accept.js';
 import { onRun, onTool } from './domain/brakes.js';
+import { useOfEvent } from './domain/budget.js';
 import { decide } from './domain/decide.js';
 import { grantedBefore } from './domain/granted-before.js';
 import { toolsOpen } from './domain/revalidate.js';
@@ -54,6 +55,7 @@ import { Gates } from './gates.js';
 import { DEFAULT_SETTINGS, type Settings } from './settings.js';
 import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
 import { TenantBudgets } from './tenant-budget.js';
+import { measure } from './measure.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
@@ -230,13 +232,14 @@ export class RunHandlers {
     this.#grant(stream, run.tenant, turn);
   };
 
-  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said. */
+  /** After a rebuild: what was sent may be lost with the old journal, so every run of the lane is granted anew, and says to other runs again what it has said; the lane's holder hears again which tools are held still. */
   reopen = (stream: string, turn: RunTurn): void => {
     const lane = turn.state(stream);
     if (lane.status !== 'lane') return tellAgain(stream, turn.tenantOf(stream), turn);
     const { worker, agents, offset, generation, at, rebuilt } = lane;
     const pool = Pool.parse(stream.split('/')[1]);
     turn.record(stream, turn.tenantOf(stream), LaneTaken({ pool, lane: turn.lane, worker, agents: [...agents], taken: {}, offset, at, rebuilt: rebuilt + 1, ...(generation === null ? {} : { generation }) }));
+    tellHeldTools(turn, pool);
   };
 
   /** A grant of this orchestrator, read back while its journal is rebuilt. */
@@ -310,7 +313,8 @@ export class RunHandlers {
           const before = turn.state(stream);
           turn.record(stream, tenant, event);
           tell(stream, tenant, turn, before, event);
-          this.#count(stream, tenant, turn, event);
+          measure(turn, before, event);
+          this.#count(stream, tenant, turn, before, event);
           if (event.type === 'RunFinished' && isRun(before)) this.#gates.leave(stream, before, turn);
         }
         // What it waited for has come: it is handed to a worker again.
@@ -321,11 +325,12 @@ export class RunHandlers {
     }
   }
 
-  /** What a recorded step used is the tenant's as well. */
-  #count(stream: string, tenant: string, turn: RunTurn, event: RunEvent): void {
+  /** What a run uses is its tenant's as well. */
+  #count(stream: string, tenant: string, turn: RunTurn, before: Run, event: RunEvent): void {
     const run = turn.state(stream);
-    if (event.type !== 'StepRecorded' || event.data.usage === undefined || !isRun(run)) return;
-    for (const said of this.#budgets.use(run, event.data.usage, turn)) turn.record(stream, tenant, said);
+    const use = isRun(run) ? useOfEvent(isRun(before) ? before : null, run, event, turn.now) : null;
+    if (use === null || !isRun(run)) return;
+    for (const said of this.#budgets.use(run, use, turn)) turn.record(stream, tenant, said);
   }
 
   #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {

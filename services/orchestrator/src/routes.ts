@@ -55,6 +55,7 @@ import { Gates } from './gates.js';
 import type { RunHandlers } from './handlers.js';
 import { HELD_TAG, LANES_TAG } from './lanes.js';
 import type { WaitHandlers } from './wait-handlers.js';
+import { marks } from './marks.js';
 
 /** Which message goes to which handler: the whole of it. */
 export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
@@ -131,6 +132,7 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
     reopen: handle.reopen,
     sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
   },
+  marks,
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

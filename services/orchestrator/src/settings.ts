@@ -1,6 +1,7 @@
 import { describeIssues, parseJson } from '@holdfast/protocol';
 import { z } from 'zod';
 import { GateLimit } from './domain/admission.js';
+import type { TenantBudget as Budget } from './domain/budget.js';
 import { STUCK_AFTER_MS } from './domain/stuck.js';
 
 /** What an operator sets for the whole service; every instance must be given the same. */
@@ -11,8 +12,8 @@ export interface Settings {
   readonly limits: Limits;
 }
 
-const TenantBudget = z.strictObject({ tokensPerDay: z.number().positive().optional(), costPerDay: z.number().positive().optional() });
-export type TenantBudget = z.infer<typeof TenantBudget>;
+const perDay = z.number().positive().optional();
+const TenantBudget: z.ZodType<Budget> = z.strictObject({ stepsPerDay: perDay, attemptsPerDay: perDay, tokensPerDay: perDay, costPerDay: perDay, wallTimePerDayMs: perDay });
 const Limits = z.strictObject({ tenants: z.record(z.string(), GateLimit.extend({ budget: TenantBudget.optional() }).strict()).default({}), agents: z.record(z.string(), GateLimit.strict()).default({}) });
 type Limits = z.infer<typeof Limits>;
 

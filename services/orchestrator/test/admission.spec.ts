@@ -2,14 +2,15 @@ import { describe, expect, it } from '@jest/globals';
 import { laneStream, LaneTaken, type Message, type MessageOf, type StartRun } from '@holdfast/protocol';
 import fc from 'fast-check';
 import { gateKey, GateRow, type Concurrent } from '../src/domain/admission.js';
-import { phaseOf, type Run, type RunEvent } from '../src/domain/run.js';
+import { absent, evolveAt, phaseOf, type Run, type RunEvent } from '../src/domain/run.js';
 import { Gates } from '../src/gates.js';
 import { RunHandlers } from '../src/handlers.js';
 import { DEFAULT_SETTINGS, readSettings, type Settings } from '../src/settings.js';
-import { accepted, agent, asked, at, block, cancelOf, finish, given, input, known, played, pool, s, tenant } from './kit.js';
+import { accepted, agent, asked, at, block, call, cancelOf, finish, given, input, known, played, pool, s, tenant } from './kit.js';
 import { book, inboundOf, stateOf, turnOver } from './turn-kit.js';
 
 type Start = Partial<MessageOf<typeof StartRun>['data']>;
+const kate = { name: 'kate', roles: ['operator'] };
 const chat: Start = { concurrencyKey: 'chat-7' };
 const keyGate = gateKey(['key', tenant, 'chat-7']);
 const tenantGate = gateKey(['tenant', tenant]);
@@ -27,6 +28,10 @@ function desk(limits: Partial<Settings['limits']> = {}) {
     ...over.turn,
     get now() { return clock.now; },
     send: (topic: string, stream: string, _tenant: string, message: Message) => void sent.push({ topic, stream, message }),
+    record: (stream: string, _tenant: string, event: RunEvent) => {
+      over.recorded.push(event);
+      states.set(stream, evolveAt(states.get(stream) ?? absent, event, clock.now));
+    },
     shared: (key: string) => rows.get(key) ?? null,
     putShared: (key: string, data: string) => void rows.set(key, data),
   };
@@ -225,9 +230,57 @@ describe('a budget of a tenant', () => {
     expect(recorded.map(({ type, data }) => [type, 'used' in data ? [data.used, data.scope] : 'reason' in data ? data.reason : ''])).toEqual([
       ['StepRecorded', ''], ['BudgetNeared', [80, 'tenant']], ['StepRecorded', ''], ['BudgetNeared', [110, 'tenant']], ['IntentRejected', 'budget_exhausted'],
     ]);
-    clock.now += 24 * 60 * 60 * 1000;
+    clock.now += DAY_MS;
     handlers.recordStep(used('run-2', '2', 1), turn);
     expect(recorded.at(-1)).toMatchObject({ type: 'StepRecorded' });
+  });
+
+  const DAY_MS = 24 * 60 * 60 * 1000;
+  const says = (recorded: readonly RunEvent[]): unknown[] => recorded.flatMap<unknown>((event) => (event.type === 'BudgetNeared' ? [[event.data.budget, event.data.used, event.data.reached, event.data.scope]] : event.type === 'IntentRejected' ? [event.data.reason] : []));
+
+  it('of steps counts each once, over all runs', () => {
+    const { start, handlers, turn, recorded, clock } = desk({ tenants: { [tenant]: { budget: { stepsPerDay: 5 } } } });
+    start('run-1');
+    start('run-2');
+    for (const [run, step] of [['run-1', '1'], ['run-1', '1'], ['run-1', '2'], ['run-2', '1'], ['run-2', '2'], ['run-2', '3'], ['run-1', '3']] as const) handlers.recordStep(used(run, step, 0), turn);
+    expect(says(recorded)).toEqual([['steps', 4, false, 'tenant'], ['steps', 5, true, 'tenant'], 'budget_exhausted']);
+    // The run keeps what it has, and ends as it likes.
+    handlers.finish(inboundOf('FinishRun', 'run-1', { ending: { status: 'completed', output: { value: 1 } }, fence: 1 } as never), turn);
+    expect(recorded.at(-1)).toMatchObject({ type: 'RunFinished' });
+    clock.now += DAY_MS;
+    handlers.recordStep(used('run-2', '4', 0), turn);
+    expect(recorded.at(-1)).toMatchObject({ type: 'StepRecorded' });
+  });
+
+  it('of attempts counts those that the ledger sent, whatever came of them', () => {
+    const { start, handlers, turn, recorded, states } = desk({ tenants: { [tenant]: { budget: { attemptsPerDay: 5 } } } });
+    start('run-1');
+    states.set('run-1', played([accepted({ lease: known(states.get('run-1') ?? absent).lease ?? undefined })], call('1', 'refund', { fence: 1 })).reduce<Run>((run, event) => evolveAt(run, event, at), absent));
+    handlers.failed(inboundOf('EffectFailed', 'run-1', { step: s('1'), attempt: 4, failure: { class: 'transient', message: 'it is down', notApplied: true }, evidence: { kind: 'ledger' } } as never), turn);
+    handlers.recordStep(used('run-1', '2', 0), turn);
+    expect(says(recorded)).toEqual([]);
+    handlers.apply('run-1', tenant, turn, call('3', 'refund', { fence: 1 }));
+    handlers.apply('run-1', tenant, turn, call('4', 'refund', { fence: 1 }));
+    handlers.recordStep(used('run-1', '5', 0), turn);
+    expect(says(recorded)).toEqual([['attempts', 4, false, 'tenant'], ['attempts', 5, true, 'tenant'], 'budget_exhausted']);
+  });
+
+  it('of wall time counts how long workers hold its runs, not how long they wait', () => {
+    const { start, handlers, turn, recorded, clock } = desk({ tenants: { [tenant]: { budget: { wallTimePerDayMs: 100 } } } });
+    start('run-1');
+    start('run-2');
+    clock.now += 30;
+    handlers.recordStep(used('run-1', '1', 0), turn);
+    clock.now += 20;
+    handlers.recordStep(used('run-2', '1', 0), turn); // 30 and 50.
+    expect(says(recorded)).toEqual([['wall_time', 80, false, 'tenant']]);
+    handlers.apply('run-1', tenant, turn, { type: 'pause', at, asked: { command: 'p', by: kate, reason: 'mine' } }); // 20 more.
+    expect(says(recorded)).toEqual([['wall_time', 80, false, 'tenant'], ['wall_time', 100, true, 'tenant']]);
+    handlers.recordStep(used('run-2', '2', 0), turn);
+    expect(says(recorded).at(-1)).toBe('budget_exhausted');
+    clock.now += DAY_MS;
+    handlers.apply('run-1', tenant, turn, { type: 'unpause', at, asked: { command: 'u', by: kate } });
+    expect(says(recorded)).toHaveLength(3);
   });
 });
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { CancelRun, laneStream, ReportChild, ReportSteps, RunCancelRequested, RunGranted, RunId, RunReleased, StartRun, WaitEnded, WaitStarted, type Json, type Operator } from '@holdfast/protocol';
+import { BrakeSet, brakeStream, CancelRun, laneStream, ReportChild, ReportSteps, RunCancelRequested, RunGranted, RunId, RunReleased, StartRun, ToolsHeld, WaitEnded, WaitStarted, type Json, type Operator } from '@holdfast/protocol';
 import { grantedBefore } from '../src/domain/granted-before.js';
 import type { Run, RunEvent } from '../src/domain/run.js';
 import { orchestrator } from '../src/routes.js';
@@ -17,6 +17,16 @@ describe('after a rebuild', () => {
     handlers.reopen(stream, turn);
     expect(recorded).toEqual([{ type: 'LaneTaken', data: { pool, lane: 3, worker: 'w1', agents: [agent], taken: {}, offset: 4, at, generation: 2, rebuilt: 1 } }]);
     expect(turn.state(stream)).toEqual({ ...taken, rebuilt: 1 });
+  });
+
+  it('its holder hears again which tools are held still, where any are', () => {
+    const brake = BrakeSet({ target: { kind: 'tool', name: 'refund' }, by: { name: 'kate', roles: ['operator'] }, reason: 'look first', command: 'c1', at });
+    const { turn, sent } = turnOver(new Map([[stream, taken], [brakeStream(3), stateOf(brake)]]));
+    handlers.reopen(stream, turn);
+    expect(sent).toEqual([ToolsHeld({ worker: holder('w1', 4).worker, tools: [{ name: 'refund' }] })]);
+    const none = turnOver(new Map([[stream, taken]]));
+    handlers.reopen(stream, none.turn);
+    expect(none.sent).toEqual([]);
   });
 
   it('says nothing to runs themselves', () => {

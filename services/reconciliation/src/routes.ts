@@ -18,6 +18,7 @@ import {
 import { on, type Inbound, type Service } from '@holdfast/runtime';
 import { dueAt, evolve, noCases, type CaseEvent, type RunCases } from './domain/case.js';
 import type { CaseHandlers } from './handlers.js';
+import { marks } from './marks.js';
 
 /** Which message goes to which handler: the whole of it. */
 export const routes = (handle: CaseHandlers) => [
@@ -59,6 +60,7 @@ export const reconciliation = (handle: CaseHandlers): Service<RunCases, CaseEven
   rebuild: {
     sent: [{ topic: (name) => name.startsWith(toolTasks('' as Pool)), message: ProbeEffect, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof ProbeEffect.schema._output>, turn) }],
   },
+  marks,
   onUnreadable: handle.unreadable,
   onPoison: handle.poison,
 });

@@ -8,17 +8,18 @@ export interface SampleRequest {
   readonly open?: number;
 }
 
-/** What the requests are about: a run with an open case, an approval, a dead letter and a webhook of the tenant. */
+/** What the requests are about: a run with an open case, an approval, a dead letter, a webhook and a key of the tenant. */
 export interface Things {
   readonly run: string;
   readonly case: string;
   readonly approval: string;
   readonly letter: string;
   readonly webhook: string;
+  readonly key: string;
 }
 
 /** By the address’s id: one without a request here fails the table of roles and tenants. */
-export function sampleRequests({ run, case: of, approval: asked, letter, webhook }: Things): Readonly<Record<string, SampleRequest>> {
+export function sampleRequests({ run, case: of, approval: asked, letter, webhook, key }: Things): Readonly<Record<string, SampleRequest>> {
   const id = encodeURIComponent(run);
   const name = encodeURIComponent(of);
   const approval = encodeURIComponent(asked);
@@ -34,6 +35,21 @@ export function sampleRequests({ run, case: of, approval: asked, letter, webhook
     pauseRun: { address: `/v1/runs/${id}/pause?waitMs=0`, body: { reason: 'the table' } },
     resumeRun: { address: `/v1/runs/${id}/resume?waitMs=0` },
     releaseRun: { address: `/v1/runs/${id}/release?waitMs=0`, body: { reason: 'the table' } },
+    forkRun: { address: `/v1/runs/${id}/fork?waitMs=0`, body: { from: '1' } },
+    retryRun: { address: `/v1/runs/${id}/retry?waitMs=0`, body: {} },
+    compensateRun: { address: `/v1/runs/${id}/compensate?waitMs=0`, body: { reason: 'the table' } },
+    getIntegrity: { address: `/v1/runs/${id}/integrity` },
+    listPlans: { address: '/v1/plans?status=any' },
+    getPlan: { address: `/v1/plans/${id}` },
+    approveCompensation: { address: `/v1/plans/${id}/steps/1/approve?waitMs=0`, body: { digest: '0'.repeat(64) } },
+    rejectCompensation: { address: `/v1/plans/${id}/steps/1/reject?waitMs=0`, body: { reason: 'the table' } },
+    listBrakes: { address: '/v1/brakes' },
+    setBrake: { address: '/v1/brakes/tenant%3Adefault/set?waitMs=0', body: { reason: 'the table' } },
+    releaseBrake: { address: '/v1/brakes/tenant%3Adefault/release?waitMs=0' },
+    listKeys: { address: '/v1/keys' },
+    createKey: { address: '/v1/keys', body: { name: 'table', roles: ['viewer'] } },
+    rotateKey: { address: `/v1/keys/${key}/rotate`, body: {} },
+    revokeKey: { address: `/v1/keys/${key}/revoke` },
     cancelRun: { address: `/v1/runs/${id}/cancel?waitMs=0`, body: { reason: 'the table' } },
     listApprovals: { address: '/v1/approvals?status=any' },
     getApproval: { address: `/v1/approvals/${approval}` },
@@ -93,6 +109,12 @@ export const badRequests: readonly BadRequest[] = [
   ['a case that is none', 400, '/v1/cases/x', {}],
   ['a case of an attempt that is not there', 404, '/v1/cases/doubt-1%2F1%2F9', {}],
   ['figures of no time', 400, '/v1/figures?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z', {}],
+  ['a brake that is none', 400, '/v1/brakes/door%3Afront/set', post({ reason: 'r' })],
+  ['another tenant’s brake', 404, '/v1/brakes/tenant%3Aelsewhere/set', post({ reason: 'r' })],
+  ['a plan of a run that did nothing to answer', 404, '/v1/plans/nobody', {}],
+  ['a key that is none', 400, '/v1/keys/x/revoke', { method: 'POST' }],
+  ['a key that ended before it began', 400, '/v1/keys', post({ name: 'n', roles: ['viewer'], expiresAt: '2020-01-01T00:00:00Z' })],
+  ['a fork from no step', 400, '/v1/runs/good-1/fork', post({})],
   ['a webhook into the house', 400, '/v1/webhooks', post({ url: 'http://10.0.0.1/', types: ['RunFinished'] })],
   ['a webhook to nowhere', 400, '/v1/webhooks', post({ url: '', types: ['RunFinished'] })],
   ['a run that is not there', 404, '/v1/runs/nobody/cancel', post({ reason: 'r' })],

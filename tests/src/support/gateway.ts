@@ -30,15 +30,15 @@ export class TestGateway {
     private readonly database: Database,
   ) {}
 
-  static async start(stack: TestStack, env: Readonly<Record<string, string>> = {}): Promise<TestGateway> {
+  static async start(stack: TestStack, env: Readonly<Record<string, string>> = {}, name = 'gateway-1'): Promise<TestGateway> {
     await createDatabase(stack.stack.databaseUrl, databaseOf('gateway'));
     const database = await openGatewayDatabase(stack.stack.databaseUrl, 'test', 2);
     const made: TestGateway[] = [];
     const process = new ManagedProcess({
-      name: 'gateway-1',
+      name,
       entry: fileURLToPath(new URL('../../../services/gateway/dist/main.js', import.meta.url)),
       dir: path.join(stack.stack.dir, 'services'),
-      env: { ...stack.stack.env, HOLDFAST_INSTANCE: 'gateway-1', HOLDFAST_HTTP_PORT: '0', HOLDFAST_SESSION_TIMEOUT_MS: '2000', ...env },
+      env: { ...stack.stack.env, HOLDFAST_INSTANCE: name, HOLDFAST_HTTP_PORT: '0', HOLDFAST_SESSION_TIMEOUT_MS: '2000', ...env },
       onOutput: (_, line) => made[0]?.note(line),
     });
     const gateway = new TestGateway(process, database);

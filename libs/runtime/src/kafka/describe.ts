@@ -1,6 +1,6 @@
 import kafkajs from 'kafkajs';
 import { fixedTopics, type TopicSpec } from '@holdfast/protocol';
-import { connect } from './client.js';
+import { withAdmin } from './topics.js';
 
 /** A topic as the cluster has it. */
 export interface DescribedTopic {
@@ -27,16 +27,17 @@ export interface DescribedGroup {
   readonly members: readonly string[];
 }
 
+/** Whoever looks wants to hear soon that nobody answers. */
+const RETRIES = 1;
+
 const CONFIGS = ['retention.ms', 'cleanup.policy', 'min.insync.replicas', 'unclean.leader.election.enable'];
 
 /**
  * Holdfast's topics of a cluster: those of `names`, or every fixed one and the pools' when absent. What is not there is
  * not in the answer. Rejects when no broker answers within a few seconds: it does not wait for one.
  */
-export async function describeTopics(brokers: readonly string[], names?: readonly string[]): Promise<DescribedTopic[]> {
-  const admin = connect({ brokers, clientId: 'holdfast-describe', retries: 1 }).admin();
-  await admin.connect();
-  try {
+export function describeTopics(brokers: readonly string[], names?: readonly string[]): Promise<DescribedTopic[]> {
+  return withAdmin(brokers, async (admin) => {
     const there = await admin.listTopics();
     const fixed = new Set(fixedTopics.map(({ name }) => name));
     const wanted = there.filter((name) => names?.includes(name) ?? (fixed.has(name) || /^(run|tool)\.tasks\./.test(name))).sort();
@@ -63,21 +64,15 @@ export async function describeTopics(brokers: readonly string[], names?: readonl
       });
     }
     return described.sort((a, b) => a.name.localeCompare(b.name));
-  } finally {
-    await admin.disconnect();
-  }
+  }, RETRIES);
 }
 
 /** Who takes part in groups. Rejects when no broker answers within a few seconds. */
-export async function describeGroups(brokers: readonly string[], ids: readonly string[]): Promise<DescribedGroup[]> {
-  const admin = connect({ brokers, clientId: 'holdfast-describe', retries: 1 }).admin();
-  await admin.connect();
-  try {
+export function describeGroups(brokers: readonly string[], ids: readonly string[]): Promise<DescribedGroup[]> {
+  return withAdmin(brokers, async (admin) => {
     const { groups } = await admin.describeGroups([...ids]);
     return groups.map(({ groupId, state, members }) => ({ id: groupId, state, members: members.map(({ clientId }) => clientId) }));
-  } finally {
-    await admin.disconnect();
-  }
+  }, RETRIES);
 }
 
 /** What is wrong with a topic, and what mends it. `grave`: something will be lost or refused; else it is weaker than production wants. */

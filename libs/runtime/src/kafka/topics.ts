@@ -11,8 +11,9 @@ export class TopicError extends Error {
 const TRIES_MAX = 20;
 const RETRY_MS = 250;
 
-async function withAdmin<T>(brokers: readonly string[], work: (admin: Admin) => Promise<T>): Promise<T> {
-  const admin = connect({ brokers, clientId: 'holdfast-topics' }).admin();
+/** `retries`: how often the first connection is tried again; a few when absent. */
+export async function withAdmin<T>(brokers: readonly string[], work: (admin: Admin) => Promise<T>, retries?: number): Promise<T> {
+  const admin = connect({ brokers, clientId: 'holdfast-topics', ...(retries === undefined ? {} : { retries }) }).admin();
   await admin.connect();
   try {
     for (let tries = 1; ; tries += 1) {

@@ -5,6 +5,7 @@ import { chainHash } from './chain.js';
 import type { Lane } from './lane.js';
 import type { Marks } from './inbound.js';
 import type { Service, Turn } from './service.js';
+import type { LoopObserver, Marked } from './observer.js';
 import type { Cached } from './streams.js';
 
 /** A handler asked for something that the turn had not fetched: fetch it and begin the turn anew. */
@@ -25,7 +26,14 @@ export interface DraftContext<State, Event extends Message> {
   readonly now: number;
   /** Locked rows as they stand within this turn: what one lane puts, the next one finds. */
   readonly locked: Map<string, string | null>;
-  readonly count: (what: string, because: string) => void;
+  readonly observer: LoopObserver | undefined;
+}
+
+/** Something that was counted while a lane was decided. */
+export interface Counted {
+  readonly what: string;
+  readonly because: string;
+  readonly by: number;
 }
 
 const LOOK_AGAIN_MS = 100;
@@ -37,6 +45,8 @@ interface Mark {
   readonly last: Record<string, number>;
   readonly undo: number;
   readonly shared: number;
+  readonly counted: number;
+  readonly marks: number;
 }
 
 /**
@@ -56,6 +66,9 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   readonly #undo: (() => void)[] = [];
   readonly #shared: SharedWrite[] = [];
   readonly #wakes: { stream: string; at: number }[] = [];
+  /** Counted when it is committed: a draft that is thrown away has counted nothing. */
+  readonly counted: Counted[] = [];
+  readonly marks: Marked[] = [];
   #last: Record<string, number>;
   #record: LogRecord | null = null;
 
@@ -86,13 +99,15 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   }
 
   mark(): Mark {
-    return { rows: this.#rows.length, last: { ...this.#last }, undo: this.#undo.length, shared: this.#shared.length };
+    return { rows: this.#rows.length, last: { ...this.#last }, undo: this.#undo.length, shared: this.#shared.length, counted: this.counted.length, marks: this.marks.length };
   }
 
   backTo(mark: Mark): void {
     this.#rows.length = mark.rows;
     this.#last = mark.last;
     this.#shared.length = mark.shared;
+    this.counted.length = mark.counted;
+    this.marks.length = mark.marks;
     while (this.#undo.length > mark.undo) this.#undo.pop()?.();
   }
 
@@ -115,6 +130,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     const data = JSON.stringify(event.data);
     const hash = chainHash(before.hash, { stream, version, type: event.type, time: this.now, tenant, data });
     this.#append(service.ownTopic, stream, tenant, event.type, data, version, hash);
+    if (this.#context.observer?.traceparent !== undefined) for (const mark of service.marks?.(event, before.state) ?? []) this.marks.push({ stream, at: this.now, mark });
     const known = this.#streams.get(stream);
     this.#undo.push(() => (known === undefined ? this.#streams.delete(stream) : this.#streams.set(stream, known)));
     this.#streams.set(stream, { version, hash, tenant, state: service.evolve(before.state, event, this.now) });
@@ -192,8 +208,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.#undo.push(() => (this.parked[topic] = before));
   }
 
-  count(what: string, because: string): void {
-    this.#context.count(what, because);
+  count(what: string, because: string, by = 1): void {
+    this.counted.push({ what, because, by });
   }
 
   /** Whether writing it would change more than marks. */
@@ -246,7 +262,6 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
 
   #append(topic: string, stream: string, tenant: string, type: string, data: string, version: number | null, hash: string | null): void {
     const seq = this.seqAhead(0);
-    const trace = this.#record?.headers['traceparent'];
     this.#rows.push({
       lane: this.lane,
       seq,
@@ -258,10 +273,18 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
       time: this.now,
       tenant,
       hash,
-      trace: trace === undefined || !TRACE.test(String(trace)) ? null : String(trace),
+      trace: this.#trace(stream),
       data,
     });
     this.#last[topic] = seq;
+  }
+
+  /** Passed on as it came where nobody here keeps traces. */
+  #trace(stream: string): string | null {
+    const { observer } = this.#context;
+    if (observer?.traceparent !== undefined) return observer.traceparent(this.#record, stream);
+    const trace = this.#record?.headers['traceparent'];
+    return trace === undefined || !TRACE.test(String(trace)) ? null : String(trace);
   }
 }
 

@@ -1,10 +1,15 @@
 import type { LogRecord } from '../ports.js';
-import type { Progress } from '../store/types.js';
+import type { AgendaEntry, Progress } from '../store/types.js';
 import { Agenda } from './agenda.js';
 import type { Cached } from './streams.js';
 
 /** How many streams that are at rest or asleep a lane keeps folded in memory. */
 const RESTING_STREAMS_MAX = 2000;
+/** At this pace the streams of a lane just taken are looked at, milliseconds. */
+const LOOK_EVERY_MS = 2;
+
+/** Open, and wanted by nothing but its own time: its state is folded again when that has come. */
+export const sleeps = ({ tag, dueAt }: Omit<AgendaEntry, 'stream' | 'open'>): boolean => tag === null && dueAt !== null;
 
 /** What an instance holds of one lane: its progress as committed, what arrived, and folded states. */
 export class Lane<State> {
@@ -33,6 +38,23 @@ export class Lane<State> {
     this.published = progress.published;
     this.backlog = backlog;
     this.arriving = new Map(Object.entries(progress.offsets));
+  }
+
+  /**
+   * Takes the open streams of a lane just taken over. One that came to rest just before its holder died still
+   * stands as open: each is looked at, a few at a time. One that nobody can want before its time is looked at
+   * then; there may be very many of these.
+   */
+  load(entries: readonly AgendaEntry[], now: number): void {
+    let lookAt = now;
+    for (const entry of entries) {
+      if (sleeps(entry)) {
+        this.agenda.load(entry);
+        continue;
+      }
+      this.agenda.load(entry, entry.dueAt === null || entry.dueAt < now ? lookAt : Math.min(lookAt, entry.dueAt));
+      lookAt += LOOK_EVERY_MS;
+    }
   }
 
   /** Whether everything that was there at assignment has been decided on. */

@@ -1,20 +1,23 @@
 import { serviceSource, type Message } from '@holdfast/protocol';
 import { crashPoint } from '../crash-point.js';
-import type { Assignment, Clock, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Random } from '../ports.js';
-import { JournalReplaced, type LaneWrite, type LockedStore, type Store } from '../store/types.js';
+import type { Assignment, LaneGroup, LogRecord } from '../ports.js';
+import { JournalReplaced, type LaneWrite, type LockedStore } from '../store/types.js';
 import { pause } from '../system.js';
-import { Lane } from './lane.js';
+import { collect } from './collect.js';
+import { sleeps, type Lane } from './lane.js';
 import { Publisher } from './publisher.js';
-import type { Service } from './service.js';
+import { Pace } from './pace.js';
+import type { LoopHealth, LoopOptions } from './options.js';
+import { factsOf } from './turn-facts.js';
 import type { Cached } from './streams.js';
 import { isDeterministic, JournalBehind, mend, message } from './faults.js';
+import { laneFrom } from './lane-from.js';
 import { Telling } from './telling.js';
 import { decideTurn, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
-/** Messages and timers taken in one turn, over all lanes. */
-const TURN_MESSAGES_MAX = 4000;
-const TURN_TIMERS_MAX = 2000;
+export type { LoopHealth, LoopOptions };
+
 /** From how many messages on a turn counts as busy, and how long the loop then waits for more, milliseconds. */
 const BUSY_MESSAGES = 24;
 const LINGER_MS = 5;
@@ -27,36 +30,8 @@ const FLUSH_MS = 5000;
 /** How long marks that led to no row may wait for a transaction of their own. */
 const QUIET_WRITE_MS = 500;
 const QUIET_CLOSINGS_MAX = 500;
-/** At this pace the streams of a lane just taken are looked at. */
-const LOOK_EVERY_MS = 2;
-
-/** Open, and wanted by nothing but its own time: its state is folded again when that has come. */
-const sleeps = ({ tag, dueAt }: { readonly tag: string | null; readonly dueAt: number | null }): boolean => tag === null && dueAt !== null;
-
-export interface LoopOptions<State, Event extends Message> {
-  readonly service: Service<State, Event>;
-  readonly store: Store;
-  readonly writer: LogWriter;
-  readonly clock: Clock;
-  readonly random: Random;
-  readonly laneOf: (key: string) => number;
-  /** Makes this instance's membership in the service's lane group. */
-  readonly join: (handlers: LaneGroupHandlers) => LaneGroup;
-  /** Makes topics that publishing may be missing. */
-  readonly repair: (topics: readonly string[]) => Promise<void>;
-  readonly onAlarm: (what: string, detail: Record<string, unknown>) => void;
-  readonly onFatal: (error: Error) => void;
-}
-
-export interface LoopHealth {
-  readonly lanes: number;
-  readonly halted: readonly { readonly lane: number; readonly reason: string }[];
-  /** Milliseconds that the oldest unpublished row has waited; 0 when none does. */
-  readonly unpublishedMs: number;
-  /** Milliseconds since the loop last came round while there was work. */
-  readonly stuckMs: number;
-  readonly waiting: number;
-}
+/** At this pace timers are taken whose time was missed: below what an instance can do, so that new work goes on beside them. */
+const OVERDUE_PER_SECOND = 200;
 
 /**
  * The loop of one instance: take everything that has arrived on its lanes and every timer now due,
@@ -81,13 +56,18 @@ export class Loop<State, Event extends Message> {
   /** Lanes of the newest assignment. */
   #assignedLanes: readonly number[] = [];
   readonly #telling: Telling;
+  #heardAt: number;
   /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
   readonly #furthest = new Map<number, number>();
+  readonly #pace: Pace;
+  #turns = 0;
 
   constructor(options: LoopOptions<State, Event>) {
     this.#options = options;
+    this.#heardAt = options.clock.now();
     this.#inspector = new Inspector(options.service, options.laneOf);
     this.#telling = new Telling(options.clock, (end) => this.count('progress told', end));
+    this.#pace = new Pace(options.overduePerSecond ?? OVERDUE_PER_SECOND);
   }
 
   async start(): Promise<void> {
@@ -140,7 +120,26 @@ export class Loop<State, Event extends Message> {
       unpublishedMs: since === null ? 0 : now - since,
       stuckMs: this.#busySince === null ? 0 : now - this.#busySince,
       waiting: this.#waiting,
+      silentMs: this.#silentMs(now),
+      unpublishedRows: this.#publisher?.waiting() ?? 0,
+      openStreams: lanes.reduce((sum, { agenda }) => sum + agenda.openCount(), 0),
     };
+  }
+
+  /** How far each lane has been decided, by topic. Halted lanes stand where they stand. */
+  reached(): ReadonlyMap<number, Readonly<Record<string, number>>> {
+    return new Map([...this.#lanes.values()].map(({ id, progress }) => [id, progress.offsets]));
+  }
+
+  /** Since when the oldest row that is not published stands in the journal, epoch milliseconds; null when there is none. */
+  unpublishedSince(): number | null {
+    return this.#publisher?.oldestRowAt() ?? null;
+  }
+
+  #silentMs(now: number): number {
+    const age = this.#group?.heartbeatAgeMs() ?? null;
+    if (age !== null) this.#heardAt = Math.max(this.#heardAt, now - age);
+    return Math.max(0, now - this.#heardAt);
   }
 
   /** A stream's state as it stands in this instance's memory; undefined when it isn't held. */
@@ -151,6 +150,7 @@ export class Loop<State, Event extends Message> {
   async #run(): Promise<void> {
     let lastWrite = this.#options.clock.now();
     while (!this.#stopping) {
+      this.#silentMs(this.#options.clock.now());
       this.#telling.tell(this.#group, [...this.#lanes.values()].filter(({ id }) => this.#assignedLanes.includes(id)));
       const works = this.#collect();
       if (works.length === 0) {
@@ -162,11 +162,14 @@ export class Loop<State, Event extends Message> {
         }
         continue;
       }
-      this.#busySince = this.#options.clock.now();
+      const { clock } = this.#options;
+      const began = clock.now();
+      this.#busySince = began;
       await this.#turn(works);
+      this.#pace.turned(clock.now(), Math.max(0, clock.now() - began));
       // Under load a moment's wait makes the next turn larger: fewer commits, produces and fetches for the same messages.
-      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(this.#options.clock, LINGER_MS);
-      lastWrite = this.#options.clock.now();
+      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(clock, LINGER_MS);
+      lastWrite = clock.now();
     }
   }
 
@@ -176,8 +179,14 @@ export class Loop<State, Event extends Message> {
     const now = clock.now();
     const unwritten = [...this.#lanes.values()].some((lane) => !lane.gone && (lane.published !== lane.progress.published || lane.agenda.hasClosing()));
     const quietAt = unwritten ? lastWrite + QUIET_WRITE_MS : Infinity;
+    let overdue = 0;
     let alarmAt = Infinity;
-    for (const lane of this.#lanes.values()) if (lane.halted === null && lane.caughtUp()) alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
+    for (const lane of this.#lanes.values()) {
+      if (lane.halted !== null || !lane.caughtUp()) continue;
+      overdue += lane.agenda.overdue(now);
+      alarmAt = Math.min(alarmAt, lane.agenda.nextAt() ?? Infinity);
+    }
+    if (overdue > 0) alarmAt = Math.min(alarmAt, this.#pace.readyAt(overdue, now));
     return new Promise((resolve) => {
       const at = Math.min(quietAt, alarmAt, now + 1000);
       const cancel = clock.after(Math.max(0, at - now), () => resolve(quietAt <= clock.now() ? 'quiet' : 'work'));
@@ -189,22 +198,10 @@ export class Loop<State, Event extends Message> {
   }
 
   #collect(): LaneWork<State>[] {
-    const now = this.#options.clock.now();
-    const works: LaneWork<State>[] = [];
-    let room = TURN_MESSAGES_MAX;
-    let timers = TURN_TIMERS_MAX;
-    for (const lane of this.#lanes.values()) {
-      if (lane.halted !== null || lane.gone) continue;
-      const records = lane.inbox.length <= room ? lane.inbox : lane.inbox.slice(0, room);
-      lane.inbox = lane.inbox.length <= room ? [] : lane.inbox.slice(room);
-      room -= records.length;
-      // Old deadlines must not fire before what has arrived meanwhile is read: else they look like unknowns.
-      const due = lane.caughtUp() ? lane.agenda.takeDue(now, timers) : [];
-      timers -= due.length;
-      if (records.length > 0 || due.length > 0) works.push({ lane, records, due });
-    }
-    const taken = works.reduce((sum, { records }) => sum + records.length, 0);
-    this.#waiting -= taken;
+    this.#turns += 1;
+    const lanes = [...this.#lanes.values()].filter(({ halted, gone }) => halted === null && !gone);
+    const works = collect(lanes, this.#pace, this.#options.clock.now(), this.#turns);
+    this.#waiting -= works.reduce((sum, { records }) => sum + records.length, 0);
     if (this.#waiting < INBOX_MAX) this.#makeRoom();
     return works;
   }
@@ -214,7 +211,8 @@ export class Loop<State, Event extends Message> {
   }
 
   async #turn(works: readonly LaneWork<State>[]): Promise<void> {
-    const { service, store, clock, random } = this.#options;
+    const { service, store, clock, random, observer } = this.#options;
+    const startedAt = clock.now();
     let locked: LockedStore | null = null;
     const turn = await this.#insist('load', works, () =>
       decideTurn(
@@ -230,7 +228,8 @@ export class Loop<State, Event extends Message> {
             locked = await store.lock(keys);
             return locked.rows;
           },
-          count: (what, because) => this.count(what, because),
+          observer,
+          halt: (lane, reason) => this.#halt(lane, reason),
         },
         works,
       ).catch(async (error: unknown) => {
@@ -240,19 +239,23 @@ export class Loop<State, Event extends Message> {
       }),
     );
     if (turn === null) return;
+    if (turn.length === 0) return (locked as LockedStore | null)?.rollback();
+    const decidedAt = clock.now();
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
     const about = (): string[] => writes.flatMap(({ rows }) => rows.map(({ stream, type }) => `${stream}/${type}`));
     if (decided) crashPoint(`${service.name}.before-commit`, about);
     const held = await this.#write(works, writes, locked);
+    const committedAt = clock.now();
     if (decided) crashPoint(`${service.name}.after-commit`, about);
-    for (const { lane, write, apply, halted } of turn) {
+    for (const { lane, write, apply, halted, counted } of turn) {
       if (!held.has(lane.id)) {
         this.#lost(lane);
         continue;
       }
       this.#furthest.set(lane.id, write.progress.nextSeq);
+      for (const { what, because, by } of counted) this.count(what, because, by);
       // Given up while this was written: rows before these were dropped, and whoever takes the lane publishes all of them from the journal.
       if (lane.gone) continue;
       apply();
@@ -263,6 +266,7 @@ export class Loop<State, Event extends Message> {
         return agenda.open && !sleeps(agenda);
       });
     }
+    observer?.onTurn(factsOf({ startedAt, decidedAt, committedAt }, works, turn, held));
   }
 
   async #write(works: readonly LaneWork<State>[], writes: readonly LaneWrite[], locked: LockedStore | null): Promise<ReadonlySet<number>> {
@@ -391,32 +395,10 @@ export class Loop<State, Event extends Message> {
     for (const mine of progress) {
       const furthest = this.#furthest.get(mine.lane) ?? 0;
       if (mine.nextSeq < furthest) throw new JournalBehind(service.name, mine.lane, mine.nextSeq, furthest);
-      const offsets = { ...mine.offsets };
-      const parked = { ...mine.parked };
-      const backlog = new Map<string, number>();
-      let missing: string | null = null;
-      for (const [topic, byLane] of ends) {
-        const bounds = byLane.get(mine.lane) ?? { first: 0, next: 0 };
-        const known = offsets[topic];
-        // A topic never read before is read from its first message on.
-        offsets[topic] = known ?? bounds.first;
-        backlog.set(topic, bounds.next);
-        // A mark beyond the topic's end is of another topic that had its name.
-        if ((parked[topic] ?? 0) > bounds.next) parked[topic] = 0;
-        if (known !== undefined && (known < bounds.first || known > bounds.next)) {
-          missing = `${topic}/${mine.lane} is to be read from offset ${known} and has ${bounds.first} to ${bounds.next}: ${mend(service.name)}`;
-        }
-      }
-      const lane = new Lane<State>({ ...mine, offsets, parked }, backlog);
+      const { lane, missing } = laneFrom<State>(service.name, mine, ends);
       // What was committed and not known to be published goes out first, in order, before anything new.
       await this.#publisher?.enqueueRest((after) => store.rowsAfter(lane.id, after, 1000), lane.published);
-      const now = this.#options.clock.now();
-      for (const [i, entry] of (await store.openStreams(lane.id)).entries()) {
-        lane.agenda.load(entry);
-        // A stream that came to rest just before its holder died still stands as open: each is looked at, a few
-        // at a time. One that nobody can want before its time is looked at then; there may be very many of these.
-        if (!sleeps(entry)) lane.agenda.wake(entry.stream, now + i * LOOK_EVERY_MS);
-      }
+      lane.load(await store.openStreams(lane.id), this.#options.clock.now());
       this.#lanes.set(lane.id, lane);
       if (missing !== null) this.#halt(lane, missing);
       taken.push(lane);
@@ -459,8 +441,8 @@ export class Loop<State, Event extends Message> {
     this.#publisher?.drop(new Set([lane.id]));
   }
 
-  count(what: string, because: string): void {
+  count(what: string, because: string, by = 1): void {
     const name = `${what}: ${because}`;
-    this.counts.set(name, (this.counts.get(name) ?? 0) + 1);
+    this.counts.set(name, (this.counts.get(name) ?? 0) + by);
   }
 }

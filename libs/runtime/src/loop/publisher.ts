@@ -65,6 +65,16 @@ export class Publisher {
     return this.#oldest;
   }
 
+  /** How many rows wait to be published. */
+  waiting(): number {
+    return this.#queue.length;
+  }
+
+  /** When the oldest row that waits was decided, epoch milliseconds; null when none waits. */
+  oldestRowAt(): number | null {
+    return this.#queue[0]?.time ?? null;
+  }
+
   /** Resolves when the queue is empty, or after a time (milliseconds): what is left stays in the journal for the next holder. */
   async flush(withinMs: number): Promise<void> {
     await Promise.race([this.#running ?? Promise.resolve(), pause(this.#options.clock, withinMs)]);

@@ -1,6 +1,7 @@
 import type { Envelope, Json, Message, MessageType } from '@holdfast/protocol';
 import type { LogRecord } from '../ports.js';
 import type { AgendaEntry } from '../store/types.js';
+import type { SpanMark } from './observer.js';
 
 /** A message as a handler gets it. */
 export interface Inbound<Data = unknown> {
@@ -40,8 +41,8 @@ export interface Turn<State, Event extends Message> {
   answered(): void;
   /** The record being handled; null in a look at a stream whose time has come. */
   readonly inHand: LogRecord | null;
-  /** Counts something, by name and reason: duplicates suppressed, stale fences refused … */
-  count(what: string, because: string): void;
+  /** Counts something, by name and reason: duplicates suppressed, stale fences refused … `by`: how much, 1 when absent. */
+  count(what: string, because: string, by?: number): void;
 }
 
 export interface Route<State, Event extends Message> {
@@ -107,6 +108,8 @@ export interface Service<State, Event extends Message> {
   readonly onUnreadable: (problem: Unreadable, turn: Turn<State, Event>) => void;
   /** A handler failed on this stream's message: deterministic, so it would fail again. */
   readonly onPoison: (stream: string, tenant: string, error: Error, turn: Turn<State, Event>) => void;
+  /** What one of its events says about things that last, for traces. `before`: the stream's state without it. */
+  readonly marks?: (event: Event, before: State) => readonly SpanMark[];
   /** What a rebuild of the journal from the topics needs to know beyond the fold. */
   readonly rebuild?: RebuildRules<State, Event>;
 }

@@ -17,6 +17,11 @@ export class DamagedHistory extends Error {
   override readonly name = 'DamagedHistory';
 }
 
+/** An event of a stream can't be taken in by this version: a newer one has written it. */
+export class NewerHistory extends Error {
+  override readonly name = 'NewerHistory';
+}
+
 /** Folds a stream's journal rows, and checks their chain while it goes. */
 export function foldRows<State, Event extends Message>(service: Pick<Service<State, Event>, 'initial' | 'evolve'>, rows: readonly JournalRow[]): Cached<State> {
   let cached: Cached<State> = { version: 0, hash: '', tenant: 'default', state: service.initial };
@@ -30,5 +35,9 @@ function advance<State, Event extends Message>(service: Pick<Service<State, Even
   if (row.version !== version || row.hash !== hash) {
     throw new DamagedHistory(`stream ${row.stream}: row ${row.lane}/${row.seq} (version ${String(row.version)}) doesn't follow version ${before.version}; the journal was altered outside Holdfast`);
   }
-  return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event, row.time) };
+  try {
+    return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event, row.time) };
+  } catch (error) {
+    throw new NewerHistory(`stream ${row.stream}: this version can’t take in its ${row.type} (row ${row.lane}/${row.seq}), which a newer one has written; the lane waits for a version that can`, { cause: error });
+  }
 }

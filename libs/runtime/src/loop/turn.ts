@@ -1,11 +1,12 @@
 import type { Message } from '@holdfast/protocol';
 import type { Clock, LogRecord, Random } from '../ports.js';
 import type { JournalRow, LaneWrite } from '../store/types.js';
-import { Draft, Missing, type DraftContext } from './draft.js';
+import { Draft, Missing, type Counted, type DraftContext } from './draft.js';
 import type { Inspected, Inspector } from './inbound.js';
 import type { Lane } from './lane.js';
+import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
-import { DamagedHistory, foldRows } from './streams.js';
+import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
 /** What one lane brings into a turn. */
 export interface LaneWork<State> {
@@ -20,6 +21,10 @@ export interface Decided<State> {
   readonly apply: () => void;
   /** Why the lane can't go past a record, if it can't. */
   readonly halted: string | null;
+  readonly counted: readonly Counted[];
+  readonly marks: readonly Marked[];
+  /** Messages for which there is a handler. */
+  readonly handled: () => LogRecord[];
 }
 
 export interface TurnContext<State, Event extends Message> {
@@ -29,7 +34,18 @@ export interface TurnContext<State, Event extends Message> {
   readonly random: Random;
   readonly load: (streams: readonly string[]) => Promise<Map<string, JournalRow[]>>;
   readonly lock: (keys: readonly string[]) => Promise<ReadonlyMap<string, string | null>>;
-  readonly count: (what: string, because: string) => void;
+  readonly observer?: LoopObserver | undefined;
+  /** A lane can't go on with what its journal holds: nothing of it is decided, and nothing passed over. */
+  readonly halt: (lane: Lane<State>, reason: string) => void;
+}
+
+/** Nothing can be decided on a history that can't be trusted or understood; the other lanes go on. */
+class Blocked<State> extends Error {
+  readonly lane: Lane<State>;
+  constructor(lane: Lane<State>, reason: string) {
+    super(reason);
+    this.lane = lane;
+  }
 }
 
 interface Read<State, Event extends Message> {
@@ -42,20 +58,29 @@ interface Read<State, Event extends Message> {
 /** Inspects, loads and decides one turn. Where a handler asks for what was not fetched, it is fetched and the turn begun anew. */
 export async function decideTurn<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[]): Promise<Decided<State>[]> {
   const extraLocks = new Set<string>();
-  for (;;) {
+  let wanted: string | null = null;
+  for (let going = works; going.length > 0; ) {
     try {
-      return await attempt(context, works, extraLocks);
+      if (wanted !== null) await loadInto(context, new Map(going.map(({ lane }) => [lane, new Set([wanted ?? ''])])));
+      wanted = null;
+      return await attempt(context, going, extraLocks);
     } catch (error) {
+      if (error instanceof Blocked) {
+        context.halt(error.lane as Lane<State>, error.message);
+        going = going.filter(({ lane }) => lane !== error.lane);
+        continue;
+      }
       if (!(error instanceof Missing)) throw error;
       if (error.what === 'lock') extraLocks.add(error.id);
-      else await loadInto(context, new Map(works.map(({ lane }) => [lane, new Set([error.id])])));
+      else wanted = error.id;
     }
   }
+  return [];
 }
 
 async function attempt<State, Event extends Message>(context: TurnContext<State, Event>, works: readonly LaneWork<State>[], extraLocks: ReadonlySet<string>): Promise<Decided<State>[]> {
   const locked = new Map<string, string | null>();
-  const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, count: context.count };
+  const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, observer: context.observer };
   const reads = works.map((work) => inspectAll(context, work, draftContext));
   await loadInto(context, new Map(reads.map((read) => [read.work.lane, streamsOf(read)])));
   await context.service.prepare?.(reads.flatMap(({ inspected }) => inspected.flatMap(({ result }) => (result.kind === 'message' ? [result.inbound] : []))));
@@ -101,8 +126,7 @@ async function loadInto<State, Event extends Message>(context: TurnContext<State
     try {
       lane.keep(stream, foldRows(context.service, rows.get(stream) ?? []));
     } catch (error) {
-      // Nothing can be decided on a history that can't be trusted; the operator is told which one.
-      if (error instanceof DamagedHistory) throw Object.assign(error, { code: '22000' });
+      if (error instanceof DamagedHistory || error instanceof NewerHistory) throw new Blocked(lane, error.message);
       throw error;
     }
   }
@@ -113,10 +137,10 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
     draft.at(record);
     switch (result.kind) {
       case 'skip':
-        context.count('skipped', result.because);
+        draft.count('skipped', result.because);
         break;
       case 'unreadable':
-        context.count('parked', result.problem.reason);
+        draft.count('parked', result.problem.reason);
         guarded(context, draft, result.problem.envelope?.subject ?? null, result.problem.envelope?.tenant ?? 'default', () => context.service.onUnreadable(result.problem, draft));
         break;
       case 'message': {
@@ -132,7 +156,7 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
   const due = new Set(work.due);
   for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
   const write = draft.finish(due);
-  return { lane: work.lane, write, apply: () => draft.apply(write), halted };
+  return { lane: work.lane, write, apply: () => draft.apply(write), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
 }
 
 /** A handler that fails on one run's message takes that run out of the way, not the lane. */
@@ -144,7 +168,7 @@ function guarded<State, Event extends Message>(context: TurnContext<State, Event
     if (error instanceof Missing) throw error;
     draft.backTo(mark);
     const failure = error instanceof Error ? error : new Error(String(error));
-    context.count('poison', failure.name);
+    draft.count('poison', failure.name);
     if (stream === null) draft.park('poison', failure.message);
     else context.service.onPoison(stream, tenant, failure, draft);
   }

@@ -1,26 +1,29 @@
-import { createServer, type Server } from 'node:http';
 import type { LoopHealth } from '../loop/loop.js';
+import type { Health } from '../telemetry/pages.js';
 
-/** Beyond these an instance is not ready. Milliseconds. */
-const UNPUBLISHED_MAX_MS = 10_000;
-const STUCK_MAX_MS = 30_000;
+/** What is looked at besides the loop. Milliseconds. */
+export interface Around {
+  readonly databaseSilentMs: number;
+  readonly lagStuckMs: number;
+}
 
-/** Why an instance is not ready, or null. Healthy means progress, not that the process is up. */
-export function unreadyBecause(health: LoopHealth): string | null {
+/** How long may pass, by how sure it is that something is wrong: in multiples of the patience. */
+const SILENT = 2;
+const STUCK = 3;
+const DEAD = 6;
+
+/** Why an instance is not ready, or null. Healthy means progress, not that the process is up. `patienceMs`: how long a row may wait to be published, and the database to answer. */
+export function unreadyBecause(health: LoopHealth, around: Around, patienceMs: number): string | null {
   if (health.halted.length > 0) return health.halted.map(({ lane, reason }) => `lane ${lane}: ${reason}`).join('; ');
-  if (health.unpublishedMs > UNPUBLISHED_MAX_MS) return `the oldest unpublished row has waited ${health.unpublishedMs} ms`;
-  if (health.stuckMs > STUCK_MAX_MS) return `the loop has not come round for ${health.stuckMs} ms`;
+  if (health.unpublishedMs > patienceMs) return `the oldest unpublished row has waited ${health.unpublishedMs} ms`;
+  if (around.databaseSilentMs > patienceMs) return `the database has not answered for ${around.databaseSilentMs} ms`;
+  if (health.silentMs > patienceMs * SILENT) return `the broker has not counted this instance in for ${health.silentMs} ms`;
+  if (health.stuckMs > patienceMs * STUCK) return `the loop has not come round for ${health.stuckMs} ms`;
+  if (around.lagStuckMs > patienceMs * STUCK) return `messages stand on a topic and none was decided for ${around.lagStuckMs} ms`;
   return null;
 }
 
-/** Serves `/healthz` (the loop comes round) and `/readyz` (all of it makes progress), with what is wrong as text. */
-export function serveHealth(port: number, health: () => LoopHealth): Server {
-  const server = createServer((request, response) => {
-    const state = health();
-    const problem = request.url === '/healthz' ? (state.stuckMs > STUCK_MAX_MS * 2 ? 'stuck' : null) : request.url === '/readyz' ? unreadyBecause(state) : 'no such page: /healthz or /readyz';
-    response.writeHead(problem === null ? 200 : request.url === '/healthz' || request.url === '/readyz' ? 503 : 404, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(problem === null ? { ok: true, ...state } : { ok: false, problem, ...state }));
-  });
-  server.listen(port);
-  return server;
+/** What the pages say of an instance. */
+export function healthOf(health: LoopHealth, around: Around, patienceMs: number): Health {
+  return { unready: unreadyBecause(health, around, patienceMs), dead: health.stuckMs > patienceMs * DEAD ? 'stuck' : null, facts: { ...health, ...around } };
 }

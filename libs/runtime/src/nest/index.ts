@@ -3,4 +3,6 @@ export { runService, startService } from './run-service.js';
 export { rebuildService } from './rebuild-service.js';
 export { databaseUrl, readSettings, ServiceSettings } from './settings.js';
 export { LoopTransport, type Running } from './transport.js';
-export { unreadyBecause } from './health.js';
+export { healthOf, unreadyBecause, type Around } from './health.js';
+export { poolOf } from './watch.js';
+export { openLog } from './log.js';

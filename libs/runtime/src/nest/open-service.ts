@@ -4,12 +4,13 @@ import { Module, type DynamicModule, type INestMicroservice } from '@nestjs/comm
 import { NestFactory } from '@nestjs/core';
 import { serviceSource, topics, type Message } from '@holdfast/protocol';
 import type { DataSource, MigrationInterface } from 'typeorm';
-import { pino, type Logger } from 'pino';
+import type { Logger } from 'pino';
 import { openContractBook, type ContractBook } from '../contracts/index.js';
 import { durabilityProblem, ensureTopics, tail } from '../kafka/index.js';
 import { partitionEnds } from '../kafka/topics.js';
 import type { Service } from '../loop/service.js';
 import { openDatabase, type DatabaseOptions, type PgStore } from '../store/index.js';
+import { openLog } from './log.js';
 import { databaseUrl, readSettings, type ServiceSettings } from './settings.js';
 import { LoopTransport } from './transport.js';
 
@@ -57,6 +58,7 @@ export interface OpenedService<State, Event extends Message, OwnStore extends Pg
   readonly groupId: string;
   readonly log: Logger;
   readonly store: OwnStore;
+  readonly database: DataSource;
   readonly transport: LoopTransport;
   readonly app: INestMicroservice;
   readonly service: Service<State, Event>;
@@ -72,7 +74,7 @@ export async function openService<State, Event extends Message, OwnStore extends
   const settings = readSettings(process.env);
   const brokers = settings.HOLDFAST_BROKERS.split(',').map((broker) => broker.trim());
   const instance = settings.HOLDFAST_INSTANCE ?? `${options.name}-${randomUUID().slice(0, 8)}`;
-  const log = pino({ level: settings.HOLDFAST_LOG_LEVEL, base: { service: options.name, instance } }, pino.destination({ fd: 1, sync: true }));
+  const log = openLog(options.name, instance, settings.HOLDFAST_LOG_LEVEL);
 
   await ensureTopics(brokers, settings.HOLDFAST_PARTITIONS, settings.HOLDFAST_REPLICATION);
   const weak = await durabilityProblem(brokers, topics.runEvents);
@@ -100,6 +102,7 @@ export async function openService<State, Event extends Message, OwnStore extends
     groupId: `holdfast.${options.name}`,
     log,
     store,
+    database: source,
     transport,
     app,
     service: app.get<Service<State, Event>>(SERVICE, { strict: false }),

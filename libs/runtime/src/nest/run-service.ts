@@ -5,8 +5,8 @@ import { Loop } from '../loop/index.js';
 import type { LogRecord } from '../ports.js';
 import { PgStore } from '../store/index.js';
 import { systemClock, systemRandom } from '../system.js';
-import { serveHealth } from './health.js';
 import { journalBehind } from './journal-check.js';
+import { watch } from './watch.js';
 import { openService, type OpenedService, type RunServiceOptions } from './open-service.js';
 import { rebuildService } from './rebuild-service.js';
 
@@ -19,6 +19,7 @@ type Opened<State, Event extends Message> = OpenedService<State, Event, PgStore>
 export async function runService<State, Event extends Message>(options: RunServiceOptions): Promise<void> {
   const opened = await openInOrder<State, Event>(options);
   const { settings, brokers, instance, groupId, log, store, transport, app, service } = opened;
+  const watched = await watch(opened, options.name);
   const writer = await createWriter({ brokers, clientId: instance });
   const fatal = (error: Error): void => {
     log.fatal({ error: error.message, stack: error.stack }, 'the instance can’t go on; it stops so that others take its lanes');
@@ -37,19 +38,22 @@ export async function runService<State, Event extends Message>(options: RunServi
     join: (handlers) =>
       createLaneGroup({ brokers, clientId: instance, groupId, topics: service.inbound.map(({ name }) => name), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, handlers }),
     repair: (names) => ensureTopicsOfPools(brokers, names),
+    overduePerSecond: settings.HOLDFAST_OVERDUE_PER_SECOND,
+    observer: watched.observer,
     onAlarm: alarm(log),
     onFatal: fatal,
   });
   transport.use(loop);
-  const health = settings.HOLDFAST_HEALTH_PORT === undefined ? null : serveHealth(settings.HOLDFAST_HEALTH_PORT, () => loop.health());
+  watched.serve(loop, service.inbound.map(({ name }) => name));
 
   let stopping: Promise<void> | null = null;
   // Readiness off, stop fetching, end the turn, publish, and only then the database.
   const shutDown = (): Promise<void> =>
     (stopping ??= (async () => {
-      health?.close();
+      watched.leave();
       await opened.close();
       await writer.close();
+      await watched.close();
       log.info({ counts: Object.fromEntries(loop.counts) }, 'stopped');
     })());
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void shutDown().then(() => process.exit(process.exitCode ?? 0)));

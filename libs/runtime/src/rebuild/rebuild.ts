@@ -1,5 +1,5 @@
 import { decodeHeaders, parseJson, serviceSource, topics, type Message } from '@holdfast/protocol';
-import { Draft, type DraftContext } from '../loop/draft.js';
+import { Draft, Missing as NotFetched, type DraftContext } from '../loop/draft.js';
 import type { Inbound, RebuildRules, Service } from '../loop/service.js';
 import { Lane } from '../loop/lane.js';
 import { foldRows } from '../loop/streams.js';
@@ -289,9 +289,19 @@ class Rebuild<State, Event extends Message> {
     const lane = new Lane<State>(this.#progressOf(number), new Map());
     const rows = await store.loadStreams(service.ownTopic, [...new Set(streams)]);
     for (const stream of streams) lane.keep(stream, foldRows(service, rows.get(stream) ?? []));
-    const context: DraftContext<State, Event> = { service, random, now: clock.now(), locked: new Map(), count: () => undefined };
-    const draft = new Draft<State, Event>(lane, context);
-    decide(draft);
+    const context: DraftContext<State, Event> = { service, random, now: clock.now(), locked: new Map(), observer: undefined };
+    let draft = new Draft<State, Event>(lane, context);
+    for (;;) {
+      try {
+        decide(draft);
+        break;
+      } catch (error) {
+        // It asks for another stream of its lane.
+        if (!(error instanceof NotFetched) || error.what !== 'stream') throw error;
+        lane.keep(error.id, foldRows(service, (await store.loadStreams(service.ownTopic, [error.id])).get(error.id) ?? []));
+        draft = new Draft<State, Event>(lane, context);
+      }
+    }
     const write = draft.finish(new Set());
     if (write.rows.length === 0) return 0;
     const held = await store.append([write]);

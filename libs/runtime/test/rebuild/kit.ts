@@ -26,7 +26,8 @@ export const service = (): Service<Counter, CounterEvent> => ({
     sent: [{ topic: (name) => name === SENT, message: Said, handle: ({ envelope, data }, turn) => {
       if (turn.state(envelope.subject).n < Number((data as { what: string }).what)) turn.record(envelope.subject, 'acme', { type: 'Added', data: { n: 1 } });
     } }],
-    reopen: (stream, turn) => turn.send(SAID, stream, 'acme', Said({ what: 'reopened' })),
+    // Reads another stream of its lane as well, which nobody has fetched.
+    reopen: (stream, turn) => turn.send(SAID, stream, 'acme', Said({ what: turn.state(`${stream}-other`).open ? 'both' : 'reopened' })),
   },
 });
 

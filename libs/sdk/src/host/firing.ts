@@ -6,6 +6,7 @@ import { Accepted } from '../define/accepted.js';
 import { toJson } from '../define/json.js';
 import type { ToolContext, ToolDefinition } from '../define/tool.js';
 import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
+import type { HostObserver } from './observer.js';
 import type { ArtifactPort } from './port.js';
 import { judge, parse } from './result.js';
 import { keepResult, resultJson } from './stored.js';
@@ -24,10 +25,13 @@ export interface Shot {
   readonly fence: number;
   readonly timeoutMs: number;
   heartbeat(progress: Json | undefined): void;
+  /** Fired by its run's own worker, without a grant. */
+  readonly local?: true;
 }
 
 export interface FiringParts {
   readonly clock: Clock;
+  readonly observer?: HostObserver | undefined;
   readonly artifacts: ArtifactPort | undefined;
 }
 
@@ -95,6 +99,17 @@ export class Firing {
   }
 
   #call(shot: Shot, args: unknown, late: ((outcome: Outcome) => void) | undefined): Promise<Outcome> {
+    const { observer, clock } = this.#parts;
+    const called = this.#called(shot, args, late);
+    if (observer?.onFired === undefined) return called;
+    const startedAt = clock.now();
+    return called.then((outcome) => {
+      observer.onFired?.(shot, startedAt, outcome.status);
+      return outcome;
+    });
+  }
+
+  #called(shot: Shot, args: unknown, late: ((outcome: Outcome) => void) | undefined): Promise<Outcome> {
     const { clock } = this.#parts;
     const context = new AttemptContext(shot, clock, this.#listening);
     return new Promise((resolve) => {

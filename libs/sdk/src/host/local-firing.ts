@@ -50,6 +50,10 @@ export class LocalFiring {
     this.#stopping = true;
   }
 
+  get inFlight(): number {
+    return this.#inFlight;
+  }
+
   /** Resolves when everything that fired has ended. */
   idle(): Promise<void> {
     return this.#inFlight === 0 ? Promise.resolve() : new Promise((resolve) => this.#idle.push(resolve));
@@ -75,6 +79,7 @@ export class LocalFiring {
           attempt: call.attempt,
           fence: call.fence,
           timeoutMs: call.tool.timeoutMs,
+          local: true,
           heartbeat: () => undefined, // Nobody waits for a local attempt but its own run.
         },
         check,

@@ -19,6 +19,8 @@ export interface OutboxParts {
   readonly source: string;
   /** Unique for this process: message ids begin with it. */
   readonly incarnation: string;
+  /** Names the span under which a message is written, where traces are kept. */
+  readonly traceparent?: ((key: string, message: Message) => string | undefined) | undefined;
   /** Passed by name where a test may kill the process. */
   readonly crashPoint?: CrashPoint;
 }
@@ -89,6 +91,11 @@ export class Outbox {
     });
   }
 
+  /** How many messages Kafka has not taken yet. */
+  get unwritten(): number {
+    return this.#queue.length + this.#publishing.length;
+  }
+
   /** Resolves when nothing is queued and nothing is in flight. */
   drained(): Promise<void> {
     if (this.#queue.length === 0 && this.#publishing.length === 0) return Promise.resolve();
@@ -109,7 +116,8 @@ export class Outbox {
     if (bytes > VALUE_BYTES_MAX) return new ValueTooLarge(message.type, bytes, VALUE_BYTES_MAX);
     const { source, incarnation, clock } = this.#parts;
     this.#count += 1;
-    const headers = encodeHeaders({ id: `${incarnation}.${this.#count}`, type: message.type, source, subject: key, time: clock.now(), tenant });
+    const traceparent = this.#parts.traceparent?.(key, message);
+    const headers = encodeHeaders({ id: `${incarnation}.${this.#count}`, type: message.type, source, subject: key, time: clock.now(), tenant, ...(traceparent === undefined ? {} : { traceparent }) });
     return { record: { topic, key, headers, value, ...(lane === undefined ? {} : { lane }) }, bytes: bytes + HEADER_BYTES };
   }
 

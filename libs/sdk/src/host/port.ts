@@ -1,5 +1,6 @@
 import type { ArtifactRef, Attempt, Fence, Message, Named, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
 import type { ToolDefinition } from '../define/tool.js';
+import type { Worked } from './observer.js';
 import type { Json } from '@holdfast/protocol';
 
 /** What a run's executor may ask of the worker that it lives in. */
@@ -18,6 +19,8 @@ export interface RunPort {
    * the call, that the worker's hold on the lane is fresh; `lease_lost` means that nothing fired.
    */
   fireLocal(call: LocalCall): Promise<Report | 'lease_lost'>;
+  /** Told of recorded work that was done here. */
+  worked?: ((worked: Worked) => void) | undefined;
   now(): number;
   random(): number;
   uuid(): string;

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { stillUnknown, type Probe, type ProbeAnswer } from '../define/probe.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { clipped, messageOf } from '../errors.js';
+import type { HostObserver } from './observer.js';
 import type { ArtifactPort } from './port.js';
 import { judge, parse } from './result.js';
 import { Slots } from './slots.js';
@@ -17,6 +18,7 @@ export interface ProbingParts {
   hosted(name: string, version: string): ToolDefinition | undefined;
   /** Writes to `tool.results`. Never rejects. */
   send(run: RunId, tenant: Tenant, message: Message): Promise<void>;
+  readonly observer?: HostObserver | undefined;
   /** Passed by name where a test may kill the process. */
   readonly crashPoint: CrashPoint;
 }
@@ -99,12 +101,14 @@ export class Probing {
   }
 
   /** Reports what the question came to. Never rejects. */
-  async #answer({ run, tenant, data }: ProbeTask, ask: () => unknown, tool?: ToolDefinition): Promise<void> {
+  async #answer(task: ProbeTask, ask: () => unknown, tool?: ToolDefinition): Promise<void> {
+    const { run, tenant, data } = task;
     this.#inFlight += 1;
     const about = (): string[] => [`${run}/${data.step}`];
     this.#parts.crashPoint('host.before-probe', about);
     const at = this.#parts.clock.now(); // No reading is younger than its answer, nor older than its asking.
     const answer = await this.#read({ run, tenant, at, tool }, ask).catch((error: unknown): ReportedAnswer => ({ status: 'still_unknown', message: messageOf(error) }));
+    this.#parts.observer?.onProbed?.(task, at, answer.status);
     this.#parts.crashPoint('host.after-probe', about);
     const { step, key, attempt, probe, issuedAt, purpose } = data;
     await this.#parts.send(run, tenant, ProbeReported({ step, key, attempt, probe, ...(issuedAt === undefined ? {} : { issuedAt }), ...(purpose === undefined ? {} : { purpose }), answer, worker: this.#parts.worker }));

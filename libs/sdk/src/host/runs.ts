@@ -25,6 +25,8 @@ export interface RunsParts {
   readonly execute: Execute;
   readonly outbox: Outbox;
   readonly log: WorkerLog;
+  /** Told when a run's execution begins here; what it returns, when that is over. */
+  readonly onExecuted?: ((run: RunId, fence: Fence, agent: string) => () => void) | undefined;
 }
 
 interface Held {
@@ -221,8 +223,10 @@ export class Runs {
     }
     const execution = this.#parts.execute(grant, agent, this.#port);
     this.#held.set(run, { execution, fence, lane });
+    const executed = this.#parts.onExecuted?.(run, fence, `${name}@${version}`);
     execution.start(); // After it is held: it may fire at once.
     void execution.finished.finally(() => {
+      executed?.();
       if (this.holds(run, fence)) this.#held.delete(run);
     });
   }

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { DEFAULT_POOL, describeIssues, Pool, WorkerId } from '@holdfast/protocol';
 import type { CrashPoint } from '@holdfast/runtime';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
-import { createLaneGroup, createWriter, ensurePoolTopics, readLane } from '@holdfast/runtime/kafka';
+import { createLaneGroup, createWriter, ensurePoolTopics, readLane, SESSION_TIMEOUT_MS } from '@holdfast/runtime/kafka';
 import { systemClock, systemRandom } from '@holdfast/runtime/system';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
@@ -14,6 +14,7 @@ import { callbackSettings, type CallbackSettings } from '../wait/callback.js';
 import { executeWith, type ServedArtifacts } from './execute.js';
 import { stderrLog, type WorkerLog } from './log.js';
 import { onSignals } from './signals.js';
+import { tracedLog, watchWorker } from './watch.js';
 import { Worker, type WorkerParts } from './worker.js';
 
 export interface ServeOptions {
@@ -38,6 +39,10 @@ export interface ServeOptions {
   readonly sessionTimeoutMs?: number | undefined;
   /** How long `stop` waits for what fired to end, milliseconds. Default 25,000. */
   readonly graceMs?: number | undefined;
+  /** Base address of an OTLP/HTTP receiver of traces. Default: `HOLDFAST_OTLP`, else none are kept. */
+  readonly otlp?: string | undefined;
+  /** Serves /healthz, /readyz and /metrics on this port. Default: `HOLDFAST_WORKER_HEALTH_PORT`, else none. */
+  readonly healthPort?: number | undefined;
   /** Stop on SIGTERM and SIGINT, then let the signal end the process. Default false. */
   readonly handleSignals?: boolean | undefined;
 }
@@ -59,13 +64,15 @@ const GRACE_MS = 25_000;
  * @throws InvalidDefinition what was given can't be served; an error of the broker when Kafka can't be reached
  */
 export async function serve(options: ServeOptions): Promise<ServedWorker> {
-  const { agents = [], tools = [], log = stderrLog, graceMs = GRACE_MS } = options;
+  const { agents = [], tools = [], graceMs = GRACE_MS } = options;
+  const log = tracedLog(options.log ?? stderrLog);
   const pool = valid(Pool, options.pool ?? DEFAULT_POOL, 'pool');
   const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
   const id = valid(WorkerId, `${options.worker ?? hostname()}.${randomUUID().slice(0, 13)}`, 'worker');
   const artifacts = options.artifacts ?? await artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
   const connection = { brokers, clientId: id };
   await ensurePoolTopics(brokers, pool);
+  const watching = await watchWorker({ worker: id, otlp: options.otlp ?? process.env['HOLDFAST_OTLP'], healthPort: portOf(options.healthPort ?? process.env['HOLDFAST_WORKER_HEALTH_PORT']), sessionTimeoutMs: options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS, log });
   const parts: Omit<WorkerParts, 'writer'> = {
     id,
     pool,
@@ -81,6 +88,7 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
     log,
     concurrency: positive(options.concurrency ?? CONCURRENCY, 'concurrency'),
     irreversibleConcurrency: positive(options.irreversibleConcurrency ?? IRREVERSIBLE_CONCURRENCY, 'irreversibleConcurrency'),
+    observer: watching.observer,
     crashPoint: await armedCrashPoint(),
   };
   const writer = await createWriter(connection);
@@ -89,13 +97,14 @@ export async function serve(options: ServeOptions): Promise<ServedWorker> {
   let ignoreSignals: () => void = () => undefined;
   const stop = ({ graceMs: grace = graceMs }: { readonly graceMs?: number } = {}): Promise<void> => {
     ignoreSignals();
-    return worker.stop(grace).finally(unguard);
+    return worker.stop(grace).finally(unguard).finally(() => watching.close());
   };
   if (options.handleSignals === true) ignoreSignals = onSignals(stop);
   await worker.start().catch(async (error: unknown) => {
     await stop({ graceMs: 0 });
     throw error;
   });
+  watching.serve(() => worker.facts());
   log.info('the worker serves', { worker: id, pool, agents: agents.length, tools: tools.length });
   return { worker: id, stop };
 }
@@ -107,6 +116,13 @@ async function makeWorker(parts: WorkerParts): Promise<Worker> {
     await parts.writer.close();
     throw error;
   }
+}
+
+function portOf(given: number | string | undefined): number | undefined {
+  if (given === undefined || given === '') return undefined;
+  const port = Number(given);
+  if (!Number.isInteger(port) || port < 0 || port > 65_535) throw new InvalidDefinition(`the health port is ${given}; it takes a whole number up to 65535`);
+  return port;
 }
 
 const artifactsOf = async (place: string | undefined): Promise<ServedArtifacts | undefined> => (place === undefined || place === '' ? undefined : openArtifactStore(place));

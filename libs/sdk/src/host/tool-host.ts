@@ -7,6 +7,7 @@ import { argue } from './arguing.js';
 import type { Firing, Shot } from './firing.js';
 import { sameMembership, type Hold } from './hold.js';
 import type { WorkerLog } from './log.js';
+import type { HostObserver } from './observer.js';
 import { WorkerStopped, type Outbox } from './outbox.js';
 import type { ArtifactPort } from './port.js';
 import { Probing } from './probing.js';
@@ -32,6 +33,7 @@ export interface ToolHostParts {
   readonly slots: Slots;
   /** For irreversible effects: what one crash can leave unknown at most. */
   readonly irreversibleSlots: Slots;
+  readonly observer?: HostObserver | undefined;
   /** Passed by name where a test may kill the process. */
   readonly crashPoint: CrashPoint;
   /** Told of every end, for the run that may live in this process. */
@@ -68,8 +70,8 @@ export class ToolHost {
 
   constructor(parts: ToolHostParts) {
     this.#parts = parts;
-    const { clock, artifacts, worker, hosted, crashPoint } = parts;
-    this.#probing = new Probing({ clock, artifacts, worker, hosted, crashPoint, send: (run, tenant, message) => this.#send(run, tenant, message) });
+    const { clock, artifacts, worker, hosted, crashPoint, observer } = parts;
+    this.#probing = new Probing({ clock, artifacts, worker, hosted, crashPoint, observer, send: (run, tenant, message) => this.#send(run, tenant, message) });
   }
 
   /** A lane begins, from the group's committed offset. */
@@ -134,6 +136,10 @@ export class ToolHost {
   /** Tells the probes that their worker won't wait for them any longer. */
   abort(because: string): void {
     this.#probing.abort(because);
+  }
+
+  get inFlight(): number {
+    return this.#inFlight;
   }
 
   /** Resolves when every commit is answered, and every effect that fired, and every probe that was asked, has ended and its report is acknowledged. */

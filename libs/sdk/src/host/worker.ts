@@ -1,4 +1,4 @@
-import { AgentDeclared, AnnounceLane, contractKey, contractWarnings, DEFAULT_TENANT, laneStream, runTasks, ToolDeclared, toolTasks, topics, type Pool, type WorkerId } from '@holdfast/protocol';
+import { AgentDeclared, AnnounceLane, contractKey, contractWarnings, DEFAULT_TENANT, laneStream, runTasks, ToolDeclared, toolTasks, topics, type Pool, type RunId, type WorkerId } from '@holdfast/protocol';
 import type { Assignment, Clock, CrashPoint, LaneGroup, LaneGroupHandlers, LogRecord, LogWriter, Membership, Random } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
@@ -8,12 +8,14 @@ import { Hold } from './hold.js';
 import { LaneTaker, type ReadLane } from './lane-taker.js';
 import { LocalFiring } from './local-firing.js';
 import type { WorkerLog } from './log.js';
+import type { HostObserver } from './observer.js';
 import { Outbox } from './outbox.js';
 import type { ArtifactPort, RunPort } from './port.js';
 import { Runs, type Execute } from './runs.js';
 import { Showing } from './showing.js';
 import { Slots } from './slots.js';
 import { ToolHost } from './tool-host.js';
+import type { WorkerFacts } from './watch.js';
 
 /** Makes the worker's member of its group; given the handlers, so that tests can play the broker. */
 export type LaneGroupFactory = (handlers: LaneGroupHandlers, about: { readonly groupId: string; readonly topics: readonly string[] }) => LaneGroup;
@@ -35,6 +37,7 @@ export interface WorkerParts {
   readonly concurrency: number;
   /** How many irreversible effects may be in flight: what one crash can leave unknown at most. */
   readonly irreversibleConcurrency: number;
+  readonly observer?: HostObserver | undefined;
   /** Passed by name where a test may kill the process. */
   readonly crashPoint: CrashPoint;
 }
@@ -57,7 +60,7 @@ export class Worker {
   #stopped: Promise<void> | undefined;
 
   constructor(parts: WorkerParts) {
-    const { id, pool, clock, log, random, writer } = parts;
+    const { id, pool, clock, log, random, writer, observer } = parts;
     this.#parts = parts;
     const tools = byName('tool', parts.tools);
     const agents = byName('agent', parts.agents);
@@ -68,12 +71,12 @@ export class Worker {
       onRecords: (records, polled) => this.#receive(records, polled),
       onCrash: (error) => this.#crashed(error),
     };
-    this.#outbox = new Outbox({ writer, clock, log, crashPoint: parts.crashPoint, source: `worker/${id}`, incarnation: random.uuid() });
+    this.#outbox = new Outbox({ writer, clock, log, crashPoint: parts.crashPoint, source: `worker/${id}`, incarnation: random.uuid(), traceparent: observer?.traceparent && ((key, message) => observer.traceparent?.(key, message)) });
     // The group derives from the pool alone, never from a version: else two versions would both fire a task.
     this.#group = parts.createGroup(handlers, { groupId: `holdfast.workers.${pool}`, topics: [runTasks(pool), toolTasks(pool)] });
     this.#hold = new Hold({ group: this.#group, clock, log });
-    this.#firing = new Firing({ clock, artifacts: parts.artifacts });
-    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`) ?? [...agents.values()].find((agent) => agent.name === name && agent.compatibleWith.includes(version)), execute: parts.execute, outbox: this.#outbox, log });
+    this.#firing = new Firing({ clock, artifacts: parts.artifacts, observer });
+    this.#runs = new Runs({ worker: id, agent: (name, version) => agents.get(`${name}@${version}`) ?? [...agents.values()].find((agent) => agent.name === name && agent.compatibleWith.includes(version)), execute: parts.execute, outbox: this.#outbox, log, onExecuted: observer?.onExecuted && executedBy(observer, clock) });
     const slots = new Slots(parts.concurrency);
     this.#local = new LocalFiring({ firing: this.#firing, hold: this.#hold, runs: this.#runs, slots, crashPoint: parts.crashPoint });
     this.#host = new ToolHost({
@@ -88,6 +91,7 @@ export class Worker {
       worker: id,
       hosted,
       slots,
+      observer,
       crashPoint: parts.crashPoint,
       irreversibleSlots: new Slots(parts.irreversibleConcurrency),
       onReport: (run, report) => this.#runs.seen(run, report),
@@ -122,6 +126,11 @@ export class Worker {
 
   get id(): WorkerId {
     return this.#parts.id;
+  }
+
+  /** How it stands, for its health and metrics. */
+  facts(): WorkerFacts {
+    return { lanes: this.#taker.lanes.length, runs: this.#runs.size, inFlight: this.#host.inFlight + this.#local.inFlight, unwritten: this.#outbox.unwritten, heartbeatAgeMs: this.#group.heartbeatAgeMs() };
   }
 
   /** Publishes the contracts and joins the group. Resolves when it has joined; lanes come when the group assigns them. */
@@ -173,8 +182,9 @@ export class Worker {
   }
 
   #port(hosted: RunPort['hosted']): RunPort {
-    const { clock, random } = this.#parts;
+    const { clock, random, observer } = this.#parts;
     return {
+      worked: observer?.onWorked && ((worked) => observer.onWorked?.(worked)),
       intend: (run, tenant, intents) => this.#outbox.send(topics.agentIntents, run, tenant, intents),
       hosted,
       heldStill: (run, tool) => this.#runs.heldStill(run, tool),
@@ -237,6 +247,12 @@ export class Worker {
     await Promise.all(sent);
   }
 }
+
+/** Tells of a run's execution when it is over. */
+const executedBy = (observer: HostObserver, clock: Clock) => (run: RunId, fence: number, agent: string): (() => void) => {
+  const startedAt = clock.now();
+  return () => observer.onExecuted?.(run, fence, agent, startedAt);
+};
 
 const named = ({ name, version }: { readonly name: string; readonly version: string }): { name: string; version: string } => ({ name, version });
 

@@ -25,6 +25,8 @@ interface Done {
 interface Running {
   readonly task: Task;
   attempt: number;
+  /** Where somebody wants to know: epoch milliseconds. */
+  readonly startedAt?: number;
 }
 
 /** Steps, model calls, artifacts, times and chance: done once, recorded before the next effect. */
@@ -106,9 +108,10 @@ export class Work {
     });
   }
 
-  #try(entry: Entry, running: Running): void {
+  #try(entry: Entry, given: Running): void {
     const { core } = this;
     if (core.phase !== 'running' || entry.lost) return;
+    const running = core.port.worked === undefined ? given : { ...given, startedAt: core.port.now() };
     this.#running.set(entry.step, running);
     try {
       core.insideWork = true;
@@ -158,8 +161,14 @@ export class Work {
     if (core.phase !== 'running' || entry.lost) return;
     const { task } = running;
     this.#running.delete(entry.step);
+    this.#tell(entry.step, running, false, done.usage);
     core.outgoing.record(this.#draft(entry.step, task.kind, task.name, done));
     core.completions.settle(entry, { ok: true, value: done.value });
+  }
+
+  #tell(step: Step, { task, attempt, startedAt }: Running, failed: boolean, usage: Usage | undefined): void {
+    const { port, run } = this.core;
+    if (startedAt !== undefined) port.worked?.({ run, step, kind: task.kind, name: task.name, attempt, startedAt, failed, usage });
   }
 
   #draft(step: Step, kind: RecordKind, name: string, { stored, bytes, usage }: Done): Draft {
@@ -167,9 +176,11 @@ export class Work {
     return { message: RecordStep(data), progress: data, bytes: bytes + OVERHEAD_BYTES };
   }
 
-  #failed(entry: Entry, { task, attempt }: Running, error: unknown): void {
+  #failed(entry: Entry, running: Running, error: unknown): void {
     const { core } = this;
+    const { task, attempt } = running;
     if (core.phase !== 'running' || entry.lost) return;
+    this.#tell(entry.step, running, true, undefined);
     const failure = { class: classOf(error), message: messageOf(error), ...statedPause(error) };
     entry.failure = new StepFailed(`${task.kind} ${task.name}`, entry.step, failure, { cause: error });
     const data = { step: entry.step, kind: task.kind, name: task.name, attempt, failure, fence: core.fence };

@@ -355,7 +355,7 @@ export interface Stage {
 let workers = 0;
 const random: Random = { next: () => 0.5, uuid: () => `u${(workers += 1)}` };
 
-export interface StageOptions extends Partial<Pick<WorkerParts, 'agents' | 'execute' | 'artifacts' | 'concurrency' | 'irreversibleConcurrency' | 'readLane'>> {
+export interface StageOptions extends Partial<Pick<WorkerParts, 'agents' | 'execute' | 'artifacts' | 'concurrency' | 'irreversibleConcurrency' | 'readLane' | 'observer'>> {
   readonly broker?: TestBroker;
   readonly name?: string;
   readonly tools?: TestTools;
@@ -388,6 +388,7 @@ export async function stage(options: StageOptions = {}): Promise<Stage> {
     log,
     concurrency: options.concurrency ?? 64,
     irreversibleConcurrency: options.irreversibleConcurrency ?? 4,
+    observer: options.observer,
     crashPoint: () => undefined,
   });
   await worker.start();

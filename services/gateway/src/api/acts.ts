@@ -1,7 +1,8 @@
 import { Controller, Inject } from '@nestjs/common';
-import { CancelRun, PauseRun, SignalRun, topics, UnpauseRun, UnquarantineRun, type Json, type Message } from '@holdfast/protocol';
+import { CancelRun, ForkRun, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message } from '@holdfast/protocol';
 import { z } from 'zod';
 import { endpoint, Serves, type Answer, type Call, type CallOf } from '../http/endpoint.js';
+import { Problem } from '../http/problem.js';
 import { decided } from './cases.js';
 import { Commands, operatorOf } from './commands.js';
 import { Queries } from './queries.js';
@@ -33,6 +34,18 @@ export const releaseRun = endpoint({
   ...shared,
   ...{ id: 'releaseRun', path: '/v1/runs/{run}/release', may: 'operator', summary: 'Let a quarantined run go on, having looked into it', act: 'run.release' },
   body: z.strictObject({ reason }).meta({ id: 'ReleaseRun' }),
+});
+
+const anew = z.strictObject({ runId: RunId.optional().meta({ description: 'the new run’s id; made up when absent' }), input: AnyJson.optional().meta({ description: 'instead of the origin’s' }) });
+export const forkRun = endpoint({
+  ...shared,
+  ...{ id: 'forkRun', path: '/v1/runs/{run}/fork', may: 'operator', summary: 'Begin a new run with what this one recorded before a step', description: 'That is replayed, never fired.', act: 'run.fork' },
+  body: z.strictObject({ ...anew.shape, from: Step.meta({ description: 'the first step that the new run does itself' }) }).meta({ id: 'ForkRun' }),
+});
+export const retryRun = endpoint({
+  ...shared,
+  ...{ id: 'retryRun', path: '/v1/runs/{run}/retry', may: 'operator', summary: 'The same, from the step that failed on', act: 'run.retry' },
+  body: anew.meta({ id: 'RetryRun' }),
 });
 
 type RunCall = Pick<Call<z.output<typeof RunParams>, { waitMs: number }>, 'params' | 'query' | 'principal' | 'command' | 'signal'>;
@@ -72,6 +85,25 @@ export class ActsController {
   @Serves(releaseRun)
   release(call: CallOf<typeof releaseRun>): Promise<Answer> {
     return this.#operate(call, UnquarantineRun({ command: call.command, by: operatorOf(call.principal), reason: call.body.reason }));
+  }
+
+  @Serves(forkRun)
+  fork(call: CallOf<typeof forkRun>): Promise<Answer> {
+    return this.#fork(call, call.body);
+  }
+
+  @Serves(retryRun)
+  retry(call: CallOf<typeof retryRun>): Promise<Answer> {
+    return this.#fork(call, call.body);
+  }
+
+  async #fork(call: RunCall, { runId, from, input }: { runId?: RunId | undefined; from?: Step | undefined; input?: unknown }): Promise<Answer> {
+    const { params: { run }, principal, command } = call;
+    const id = runId ?? RunId.parse(`${run.slice(0, 150)}~${command.slice(0, 16)}`);
+    const owner = await this.queries.ownerOf(id);
+    // Ids are one space for all tenants; whose it is, is nobody else's business. One's own may be this very fork, asked for again.
+    if (owner !== null && owner !== principal.tenant) throw new Problem('refused', `run id ${id} is taken; choose another, or none`, { extra: { reason: 'run_id_taken' } });
+    return this.#operate(call, ForkRun({ command, by: operatorOf(principal), run: id, ...(from === undefined ? {} : { from }), ...(input === undefined ? {} : { input: input as Json }) }));
   }
 
   async #operate({ params: { run }, principal, command: id, query: { waitMs }, signal }: RunCall, message: Message): Promise<Answer> {

@@ -18,7 +18,7 @@ interface Waiter {
   readonly answered: (told: Told) => void;
 }
 
-const ANSWER_TOPICS = [topics.runEvents, topics.reconciliationEvents];
+const ANSWER_TOPICS = [topics.runEvents, topics.reconciliationEvents, topics.compensationEvents];
 const START_AGAIN_MS = 1000;
 
 /** Follows what services decide, for those who wait for it. Whoever waits begins before it asks. */

@@ -1,5 +1,5 @@
 import { Controller, Inject } from '@nestjs/common';
-import { AssignCase, Attempt, Name, ResolveCase, RunId, Step, type Json, type Message } from '@holdfast/protocol';
+import { AssignCase, Attempt, EffectStep, Name, ResolveCase, RunId, type Json, type Message } from '@holdfast/protocol';
 import { z } from 'zod';
 import { outOfScope } from '../domain/access.js';
 import type { CaseView } from '../domain/case-view.js';
@@ -15,7 +15,7 @@ const CaseId = z
   .meta({ description: 'RUN/STEP/ATTEMPT, percent-encoded', examples: ['ticket-1001/3/1'] })
   .transform((text, context) => {
     const [, run, step, attempt] = /^(.+)\/([^/]+)\/(\d{1,4})$/s.exec(text) ?? [];
-    const parsed = z.object({ run: RunId, step: Step, attempt: Attempt }).safeParse({ run, step, attempt: Number(attempt) });
+    const parsed = z.object({ run: RunId, step: EffectStep, attempt: Attempt }).safeParse({ run, step, attempt: Number(attempt) });
     if (parsed.success) return parsed.data;
     context.addIssue({ code: 'custom', message: 'a case is RUN/STEP/ATTEMPT, percent-encoded' });
     return z.NEVER;
@@ -124,7 +124,7 @@ const NOT_ALLOWED = new Set(['role_missing', 'four_eyes']);
 /** What an answer to a command comes to. @throws Problem when it was refused */
 export function decided(answer: Answered | null, command: string, location: string): Answer {
   if (answer === null) return { status: 202, body: { command, location }, headers: { location } };
-  if (answer.type === 'CaseCommandRefused' || answer.type === 'InputRefused') {
+  if (answer.type === 'CaseCommandRefused' || answer.type === 'InputRefused' || answer.type === 'PlanCommandRefused') {
     const reason = String(answer.data['reason']);
     throw new Problem(NOT_ALLOWED.has(reason) ? 'forbidden' : 'refused', String(answer.data['message']), { extra: { reason, command } });
   }

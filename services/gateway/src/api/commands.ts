@@ -2,6 +2,7 @@ import { encodeHeaders, topics, VALUE_BYTES_MAX, type Json, type Message } from 
 import type { LogWriter } from '@holdfast/runtime';
 import type { Principal } from '../domain/access.js';
 import { Problem } from '../http/problem.js';
+import { askedOf } from '../http/trace.js';
 import type { Views } from '../views/views.js';
 import type { Answers, Told } from './answers.js';
 import type { Queries } from './queries.js';
@@ -17,6 +18,8 @@ export interface Ask {
   /** How long the answer is waited for, milliseconds. */
   readonly waitMs: number;
   readonly signal: AbortSignal;
+  /** The partition, where the key does not say it. */
+  readonly lane?: number | undefined;
 }
 
 export type Answered = { readonly type: string; readonly data: { readonly [member: string]: Json } };
@@ -40,14 +43,15 @@ export class Commands {
    * will be decided, whether or not anybody waits. What answered is in the read models by then.
    * @throws Problem too-large
    */
-  async ask({ topic, run, principal, id, message, answers, waitMs, signal }: Ask): Promise<Answered | null> {
+  async ask({ topic, run, principal, id, message, answers, waitMs, signal, lane }: Ask): Promise<Answered | null> {
     const value = JSON.stringify(message.data);
     const bytes = Buffer.byteLength(value);
     if (bytes > VALUE_BYTES_MAX) throw new Problem('too-large', `the message would have ${bytes} bytes, of at most ${VALUE_BYTES_MAX}; store large values as artifacts and pass the reference`);
     const waiting = this.answers.wait(run, (told) => told.tenant === principal.tenant && answers(told));
     try {
-      const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant });
-      await this.writer.publish([{ topic, key: run, headers, value }]);
+      const traceparent = askedOf(run);
+      const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant, ...(traceparent === undefined ? {} : { traceparent }) });
+      await this.writer.publish([{ topic, ...(lane === undefined ? {} : { lane }), key: run, headers, value }]);
     } catch (error) {
       waiting.forget();
       throw error;
@@ -66,8 +70,10 @@ export class Commands {
 
   /** An operator's command. */
   operate(ask: Omit<Ask, 'topic' | 'answers'>): Promise<Answered | null> {
-    return this.once({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id });
+    return this.once({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id || causedBy(data['cause'], ask.id) });
   }
 }
+
+const causedBy = (cause: Json | undefined, command: string): boolean => typeof cause === 'object' && cause !== null && 'command' in cause && cause['command'] === command;
 
 export const operatorOf = ({ name, roles }: Principal): { name: string; roles: string[] } => ({ name, roles: [...roles] });

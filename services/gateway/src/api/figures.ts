@@ -1,12 +1,11 @@
 import { Controller, Inject } from '@nestjs/common';
-import { topics } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
 import { z } from 'zod';
-import { figuresOf, type Counted, type Counts } from '../domain/figures.js';
+import { FIGURES } from '../domain/figure-list.js';
+import { figuresOf, pointOf } from '../domain/figures.js';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
 import { Problem } from '../http/problem.js';
-import { rowsOf } from '../store/database.js';
-import { Views } from '../views/views.js';
+import { FigureRows } from '../views/figure-rows.js';
 import { iso, Moment, Time } from './shapes.js';
 
 const BUCKETS_MAX = 1000;
@@ -14,21 +13,29 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const count = z.number().int();
 const share = z.number().min(0).nullable();
 
-const Bucket = z.object({ at: Time, accepted: count, completed: count, endedOtherwise: count, resumed: count, blocked: count, casesOpened: count, casesSettled: count, duplicateEffects: count, staleRejections: count }).meta({ id: 'FigureBucket' });
+const described = (name: string): { description: string } => ({ description: FIGURES.find((figure) => figure.name === name)?.formula ?? '' });
+const age = z.number().nullable();
+
+const Bucket = z
+  .object({
+    ...{ at: Time, accepted: count, completed: count, endedOtherwise: count, resumed: count, blocked: count, casesOpened: count, casesSettled: count, duplicateEffects: count, staleRejections: count },
+    ...{ recoveryP50Ms: age, acceptedStateLoss: count, duplicateEffectRate: share, unknownsOpen: count, unknownsOldestMs: age, successfulResumes: share, compensationsOpen: count, compensationsOldestMs: age, compensationsFailed: count, verifiedOutcomes: share },
+  })
+  .meta({ id: 'FigureBucket' });
 const FiguresOut = z
   .object({
     from: Time,
     to: Time,
     bucketMs: count,
     figures: z.object({
-      recoveryMs: z.object({ count, p50: z.number().nullable(), p95: z.number().nullable(), max: z.number().nullable() }).meta({ description: 'from the last event before a resume to the resume' }),
-      acceptedStateLoss: count.meta({ description: 'events missing in the streams of runs' }),
-      duplicateEffectRate: share.meta({ description: 'effects found to have happened twice, for each that succeeded' }),
-      unknowns: z.object({ open: count, oldestMs: z.number().nullable(), p50Ms: z.number().nullable() }).meta({ description: 'outcomes that nobody knows now, and for how long' }),
-      successfulResumes: share.meta({ description: 'resumes after which the run went on' }),
-      compensationBacklog: z.null().meta({ description: 'not there yet' }),
-      staleRejections: count.meta({ description: 'intents refused since the run had changed hands' }),
-      verifiedOutcomes: share.meta({ description: 'completed runs whose outcome was verified' }),
+      recoveryMs: z.object({ count, p50: age, p95: age, max: age }).meta(described('recoveryMs')),
+      acceptedStateLoss: count.meta(described('acceptedStateLoss')),
+      duplicateEffectRate: share.meta(described('duplicateEffectRate')),
+      unknowns: z.object({ open: count, oldestMs: age, p50Ms: age }).meta(described('unknowns')),
+      successfulResumes: share.meta(described('successfulResumes')),
+      compensationBacklog: z.object({ open: count, oldestMs: age, p50Ms: age, failed: count, escalated: count }).meta(described('compensationBacklog')),
+      staleRejections: count.meta(described('staleRejections')),
+      verifiedOutcomes: share.meta(described('verifiedOutcomes')),
     }),
     series: z.array(Bucket),
   })
@@ -44,15 +51,9 @@ export const getFigures = endpoint({
   answers: { 200: { description: 'Figures of the time from `from` (a day ago) to `to` (now).', schema: FiguresOut } },
 });
 
-interface BucketRow {
-  readonly at: number;
-  readonly what: string;
-  readonly n: number;
-}
-
 @Controller()
 export class FiguresController {
-  constructor(@Inject(Views) private readonly views: Views) {}
+  constructor(@Inject(FigureRows) private readonly rows: FigureRows) {}
 
   @Serves(getFigures)
   async figures({ query, principal }: CallOf<typeof getFigures>): Promise<Answer> {
@@ -62,59 +63,12 @@ export class FiguresController {
     if (from >= to) throw new Problem('invalid-request', 'query: from: is not before to');
     const bucketMs = query.bucketMs ?? Math.max(1000, Math.ceil((to - from) / 60));
     if ((to - from) / bucketMs > BUCKETS_MAX) throw new Problem('invalid-request', `query: bucketMs: makes more than ${BUCKETS_MAX} buckets`);
-    const [counts, rows] = await Promise.all([this.#counts(principal.tenant, from, to), this.#buckets(principal.tenant, from, to, bucketMs)]);
+    const stretch = { tenant: principal.tenant, from, to };
+    const [counts, buckets] = await Promise.all([this.rows.counts(stretch), this.rows.buckets(stretch, bucketMs)]);
     const series = Array.from({ length: Math.ceil((to - from) / bucketMs) }, (_, index) => {
-      const of = (what: Counted): number => rows.find((row) => row.at === index && row.what === what)?.n ?? 0;
-      return {
-        at: iso(from + index * bucketMs),
-        ...{ accepted: of('RunAccepted'), completed: of('completed') + of('verified'), endedOtherwise: of('ended_otherwise'), resumed: of('RunResumed'), blocked: of('RunBlocked') },
-        ...{ casesOpened: of('CaseOpened'), casesSettled: of('CaseSettled'), duplicateEffects: of('DuplicateEffectDetected'), staleRejections: of('stale') },
-      };
+      const start = from + index * bucketMs;
+      return { at: iso(start), ...pointOf({ from: start, to: Math.min(start + bucketMs, to), counted: buckets.get(index) ?? new Map() }, counts) };
     });
-    return ok({ from: iso(from), to: iso(to), bucketMs, figures: { ...figuresOf(counts, now), compensationBacklog: null }, series });
-  }
-
-  async #counts(tenant: string, from: number, to: number): Promise<Counts> {
-    const { database, schema } = this.views;
-    const inTime = `e.tenant = $1 and e.time >= $2 and e.time < $3`;
-    const values = [tenant, from, to];
-    const [counted, recoveries, missing, open] = await Promise.all([
-      rowsOf<{ what: string; n: number }>(database, `select counts_as as what, count(*)::int as n from ${schema}.event e where ${inTime} and counts_as is not null group by counts_as`, values),
-      rowsOf<{ ms: number; went_on: boolean }>(
-        database,
-        `select e.time - b.time as ms, exists (select from ${schema}.event a where a.subject = e.subject and a.topic = e.topic and a.version > e.version) as went_on
-         from ${schema}.event e join ${schema}.event b on b.subject = e.subject and b.topic = e.topic and b.version = e.version - 1
-         where ${inTime} and e.counts_as = 'RunResumed' order by e.time desc limit 10000`,
-        values,
-      ),
-      rowsOf<{ n: number }>(
-        database,
-        `select coalesce(sum(gap), 0)::int as n from (select max(version) - min(version) + 1 - count(*) as gap from ${schema}.event e where ${inTime} and e.topic = $4 group by subject) g`,
-        [...values, topics.runEvents],
-      ),
-      rowsOf<{ since: number }>(database, `select since from ${schema}.matter where tenant = $1 and status = 'open' order by since limit 10000`, [tenant]),
-    ]);
-    const of = (what: Counted): number => counted.find((row) => row.what === what)?.n ?? 0;
-    return {
-      missing: missing[0]?.n ?? 0,
-      recoveriesMs: recoveries.map(({ ms }) => Math.max(0, ms)),
-      resumed: recoveries.length,
-      wentOn: recoveries.filter(({ went_on }) => went_on).length,
-      succeededEffects: of('EffectSucceeded'),
-      duplicateEffects: of('DuplicateEffectDetected'),
-      staleRejections: of('stale'),
-      completed: of('completed') + of('verified'),
-      verified: of('verified'),
-      openUnknownSince: open.map(({ since }) => since),
-    };
-  }
-
-  async #buckets(tenant: string, from: number, to: number, bucketMs: number): Promise<BucketRow[]> {
-    const { database, schema } = this.views;
-    return rowsOf<BucketRow>(
-      database,
-      `select ((time - $2) / $4)::int as at, counts_as as what, count(*)::int as n from ${schema}.event where tenant = $1 and time >= $2 and time < $3 and counts_as is not null group by 1, 2`,
-      [tenant, from, to, bucketMs],
-    );
+    return ok({ from: iso(from), to: iso(to), bucketMs, figures: figuresOf(counts, now), series });
   }
 }

@@ -1,9 +1,11 @@
 import { z } from 'zod';
+import type { BrakeView } from '../domain/brake-view.js';
 import type { CaseView } from '../domain/case-view.js';
 import type { EffectView } from '../domain/effect-view.js';
+import type { PlanView } from '../domain/plan-view.js';
 import { inOrder, placeOf, STREAM_TOPICS, type Position } from '../domain/position.js';
 import { statusOf, type RunView } from '../domain/run-view.js';
-import { approvalStatus, type StepView, type WaitView } from '../domain/step-view.js';
+import { approvalStatus, placeOfStep, type StepView, type WaitView } from '../domain/step-view.js';
 import { Problem } from '../http/problem.js';
 import { rowsOf } from '../store/database.js';
 import type { Views } from '../views/views.js';
@@ -56,25 +58,25 @@ export class Queries {
   }
 
   /** Newest first. */
-  async runs(tenant: string, { status, agent, limit, cursor }: { status?: readonly string[] | undefined; agent?: string | undefined; limit: number; cursor?: string | undefined }): Promise<Page<KnownRun>> {
+  async runs(tenant: string, { status, agent, id: text, limit, cursor }: { status?: readonly string[] | undefined; agent?: string | undefined; id?: string | undefined; limit: number; cursor?: string | undefined }): Promise<Page<KnownRun>> {
     const [at, id] = cursor === undefined ? [null, null] : read(z.tuple([Count, PlainText]), cursor);
     const rows = await this.rows<Doc & { at: number }>(
       (schema) => `select id, doc, accepted_at as at from ${schema}.run
-        where tenant = $1 and ($2::text[] is null or status = any($2)) and ($3::text is null or agent = $3) and ($4::bigint is null or (accepted_at, id) < ($4, $5))
+        where tenant = $1 and ($2::text[] is null or status = any($2)) and ($3::text is null or agent = $3) and ($4::bigint is null or (accepted_at, id) < ($4, $5)) and ($7::text is null or id like $7)
         order by accepted_at desc, id desc limit $6`,
-      [tenant, status ?? null, agent ?? null, at, id, limit + 1],
+      [tenant, status ?? null, agent ?? null, at, id, limit + 1, text === undefined ? null : `${text.replaceAll(/[\\%_]/g, '\\$&')}%`],
     );
     return paged(rows, limit, (row) => [row.at, row.id], (row) => ({ id: row.id, view: JSON.parse(row.doc) as RunView }));
   }
 
   async steps(run: string, limit: number, cursor?: string): Promise<Page<StepView>> {
-    const after = cursor === undefined ? null : `{${read(Steps, cursor).replaceAll('.', ',')}}`;
+    const after = cursor === undefined ? null : placeOfStep(read(Steps, cursor));
     const rows = await this.rows<{ step: string; doc: string }>((schema) => `select step, doc from ${schema}.step where run = $1 and ($2::int[] is null or place > $2) order by place limit $3`, [run, after, limit + 1]);
     return paged(rows, limit, ({ step }) => step, ({ doc }) => JSON.parse(doc) as StepView);
   }
 
   async effects(run: string, limit: number, cursor?: string): Promise<Page<EffectView>> {
-    const after = cursor === undefined ? null : `{${read(Steps, cursor).replaceAll('.', ',')}}`;
+    const after = cursor === undefined ? null : placeOfStep(read(Steps, cursor));
     const rows = await this.rows<{ step: string; doc: string }>((schema) => `select step, doc from ${schema}.effect where run = $1 and ($2::int[] is null or place > $2) order by place limit $3`, [run, after, limit + 1]);
     return paged(rows, limit, ({ step }) => step, ({ doc }) => JSON.parse(doc) as EffectView);
   }
@@ -112,6 +114,35 @@ export class Queries {
   async approval(tenant: string, run: string, step: string): Promise<KnownApproval | null> {
     const [row] = await this.rows<ApprovalRow>((schema) => `select a.run, a.step, a.since, a.doc, r.over from ${schema}.approval a join ${schema}.run r on r.id = a.run where a.tenant = $1 and a.run = $2 and a.step = $3`, [tenant, run, step]);
     return row === undefined ? null : approvalOf(row);
+  }
+
+  /** Runs with a plan, those whose latest was opened longest ago first. `unfinished`: open or failed. */
+  async plans(tenant: string, { status, limit, cursor }: { status: 'unfinished' | 'awaiting' | 'any'; limit: number; cursor?: string | undefined }): Promise<Page<{ run: string; view: PlanView }>> {
+    const [at, run] = cursor === undefined ? [null, null] : read(z.tuple([Count, PlainText]), cursor);
+    const rows = await this.rows<{ run: string; since: number; doc: string }>(
+      (schema) => `select run, since, doc from ${schema}.plan
+        where tenant = $1 and since is not null and ($2 = 'any' or ($2 = 'unfinished' and status in ('open', 'compensation_failed')) or ($2 = 'awaiting' and awaiting > 0)) and ($3::bigint is null or (since, run) > ($3, $4))
+        order by since, run limit $5`,
+      [tenant, status, at, run, limit + 1],
+    );
+    return paged(rows, limit, (row) => [row.since, row.run], (row) => ({ run: row.run, view: JSON.parse(row.doc) as PlanView }));
+  }
+
+  /** Null where the run did nothing that can be answered. */
+  async plan(tenant: string, run: string): Promise<PlanView | null> {
+    const [row] = await this.rows<{ doc: string }>((schema) => `select doc from ${schema}.plan where tenant = $1 and run = $2`, [tenant, run]);
+    return row === undefined ? null : (JSON.parse(row.doc) as PlanView);
+  }
+
+  /** What each lane decided last, of all brakes or of one. */
+  async brakes(name?: string): Promise<{ lane: number; view: BrakeView }[]> {
+    const rows = await this.rows<{ lane: number; doc: string }>((schema) => `select lane, doc from ${schema}.brake where case when $1::text is null then is_set else name = $1 end order by name, lane limit 10000`, [name ?? null]);
+    return rows.map(({ lane, doc }) => ({ lane, view: JSON.parse(doc) as BrakeView }));
+  }
+
+  /** Events of one of a run's streams, in order, with what their hashes cover. */
+  async links(run: string, topic: string, after: number, limit: number): Promise<LinkRow[]> {
+    return this.rows<LinkRow>((schema) => `select version, type, time, tenant, hash, data from ${schema}.event where subject = $1 and topic = $2 and version > $3 order by version limit $4`, [run, topic, after, limit]);
   }
 
   /** A wait of any tenant's run, with whose it is: for who shows its token. */
@@ -182,6 +213,15 @@ export class Queries {
   }
 }
 
+export interface LinkRow {
+  readonly version: number;
+  readonly type: string;
+  readonly time: number;
+  readonly tenant: string;
+  readonly hash: string | null;
+  readonly data: string;
+}
+
 interface ApprovalRow {
   readonly run: string;
   readonly step: string;
@@ -215,7 +255,7 @@ const EVENT = 'topic, lane, "offset", subject, type, version, time, data';
 const Count = z.number().int().nonnegative();
 const Lane = z.number().int().min(0).max(9999);
 const PlainText = z.string().max(500).refine((text) => text.isWellFormed() && !text.includes('\u0000'));
-const Steps = z.string().regex(/^\d{1,7}(\.\d{1,7}){0,7}$/);
+const Steps = z.string().regex(/^\d{1,7}(\.\d{1,7}){0,7}(~\d{1,4})?$/);
 
 /** @throws Problem when it is none that a page gave out */
 function read<Schema extends z.ZodType>(schema: Schema, cursor: string): z.output<Schema> {
@@ -247,10 +287,11 @@ export const runSummary = ({ id, view }: KnownRun): z.input<typeof RunSummary> =
 });
 
 export const runOut = (run: KnownRun): z.input<typeof Run> => {
-  const { tenant, pool, input, success, budgets, version, hash, fence, worker, rejected, unknown, ending, fresh, replayed, quarantine, waits, paused, cancel, parent, usage } = run.view;
+  const { tenant, pool, input, success, budgets, version, hash, fence, worker, rejected, unknown, ending, fresh, replayed, quarantine, waits, paused, cancel, parent, usage, brakes = [], stuck = null, origin = null, compensation = null, trace = null } = run.view;
   return {
     ...runSummary(run),
-    ...{ tenant, pool, input, success: [...success], budgets, version, chainHead: hash, fence, worker, rejected, ending, quarantine, paused, parent, usage },
+    ...{ tenant, pool, input, success: [...success], budgets, version, chainHead: hash, fence, worker, rejected, ending, quarantine, paused, parent, usage, origin, compensation, trace, heldBy: [...brakes] },
+    stuck: stuck === null ? null : { since: iso(stuck.since), on: stuck.on, steps: [...stuck.steps] },
     unknowns: unknown.map(({ since, ...each }) => ({ ...each, since: iso(since) })),
     waits: waits.map(({ since, deadline, ...each }) => ({ ...each, since: iso(since), deadline: isoOrNull(deadline) })),
     cancel: cancel === null ? null : { ...cancel, at: iso(cancel.at) },

@@ -1,5 +1,6 @@
 import { Controller, Inject } from '@nestjs/common';
 import { Budgets, digestOf, Named, Pool, RunId, StartRun, topics, type Json } from '@holdfast/protocol';
+import { chainHash } from '@holdfast/runtime';
 import { z } from 'zod';
 import { RUN_STATUSES } from '../domain/run-view.js';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
@@ -48,7 +49,7 @@ const statuses = z
 
 export const listRuns = endpoint({
   ...{ id: 'listRuns', method: 'get', path: '/v1/runs', tag: 'runs', may: 'viewer', summary: 'List runs, newest first' },
-  query: z.object({ status: statuses.optional(), agent: Named.shape.name.optional(), limit: Limit, cursor: Cursor.optional() }),
+  query: z.object({ status: statuses.optional(), agent: Named.shape.name.optional(), id: z.string().min(1).max(200).refine((text) => text.isWellFormed() && !text.includes('\u0000'), 'holds what no id does').optional().meta({ description: 'how its id begins' }), limit: Limit, cursor: Cursor.optional() }),
   answers: { 200: { description: 'A page of runs.', schema: page(RunSummary) } },
 });
 
@@ -74,6 +75,20 @@ export const listEffects = endpoint({
   query: listing,
   answers: { 200: { description: 'A page of effects.', schema: page(EffectOut) } },
 });
+
+const STREAMS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents] as const;
+const Integrity = z
+  .object({ intact: z.boolean(), streams: z.array(z.object({ topic: z.string(), events: z.number().int(), head: z.string().nullable(), problem: z.string().nullable() })) })
+  .meta({ id: 'Integrity', description: 'each event’s hash covers the one before it: what is changed, missing or out of order shows. A cut tail shows only against a head that was anchored (`holdfast audit anchor`).' });
+
+export const getIntegrity = endpoint({
+  ...{ id: 'getIntegrity', method: 'get', path: '/v1/runs/{run}/integrity', tag: 'runs', may: 'viewer', summary: 'Whether the hash chains of a run’s events hold, counted again from the read models' },
+  params: RunParams,
+  answers: { 200: { description: 'What was found.', schema: Integrity } },
+});
+
+/** Events that are hashed at a time. */
+const LINKS = 500;
 
 @Controller()
 export class RunsController {
@@ -112,6 +127,28 @@ export class RunsController {
     const run = await this.queries.runOr404(principal.tenant, params.run);
     const etag = etagOf(run);
     return isKnown(header('if-none-match'), etag) ? { status: 304, headers: { etag } } : ok(runOut(run), { etag });
+  }
+
+  @Serves(getIntegrity)
+  async integrity({ params, principal, signal }: CallOf<typeof getIntegrity>): Promise<Answer> {
+    const { id } = await this.queries.runOr404(principal.tenant, params.run);
+    const streams: z.input<typeof Integrity>['streams'] = [];
+    for (const topic of STREAMS) streams.push(await this.#chain(id, topic, signal));
+    return ok({ intact: streams.every(({ problem }) => problem === null), streams: streams.filter(({ events }) => events > 0) });
+  }
+
+  async #chain(run: string, topic: string, signal: AbortSignal): Promise<z.input<typeof Integrity>['streams'][number]> {
+    let head = '';
+    let version = 0;
+    for (let rows = await this.queries.links(run, topic, 0, LINKS); rows.length > 0 && !signal.aborted; rows = await this.queries.links(run, topic, version, LINKS)) {
+      for (const { hash, ...link } of rows) {
+        const problem = link.version !== version + 1 ? `event ${version + 1} is missing` : chainHash(head, { stream: run, ...link }) === hash ? null : `event ${link.version} (${link.type}) is not what its hash says`;
+        if (problem !== null) return { topic, events: version, head: head === '' ? null : head, problem };
+        version = link.version;
+        head = hash ?? '';
+      }
+    }
+    return { topic, events: version, head: head === '' ? null : head, problem: null };
   }
 
   @Serves(listSteps)

@@ -1,10 +1,13 @@
 import { Controller, Inject } from '@nestjs/common';
-import { systemClock } from '@holdfast/runtime';
 import { z } from 'zod';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
+import { Readiness } from '../readiness.js';
 import { Views } from '../views/views.js';
 
 const Health = z.object({ ok: z.boolean(), problem: z.string().nullable(), generation: z.number().int() }).meta({ id: 'Health' });
+/** Where traces are shown; null: nowhere. */
+export const TRACE_URL = Symbol('trace url');
+
 const service = { method: 'get', tag: 'service', may: 'public' } as const;
 
 export const healthz = endpoint({ ...service, id: 'healthz', path: '/healthz', summary: 'Whether the process comes round', answers: { 200: { description: 'It does.', schema: Health }, 503: { description: 'It does not.', schema: Health } } });
@@ -13,19 +16,16 @@ export const openapi = endpoint({ ...service, id: 'openapi', path: '/v1/openapi.
 
 export const me = endpoint({
   ...{ id: 'me', method: 'get', path: '/v1/me', tag: 'service', may: 'viewer', summary: 'Who you are here, and what you may' },
-  answers: { 200: { description: 'You.', schema: z.object({ id: z.string(), name: z.string(), tenant: z.string(), roles: z.array(z.string()), tools: z.array(z.string()).nullable(), amountMax: z.number().nullable() }).meta({ id: 'Principal' }) } },
+  answers: { 200: { description: 'You.', schema: z.object({ id: z.string(), name: z.string(), tenant: z.string(), roles: z.array(z.string()), tools: z.array(z.string()).nullable(), amountMax: z.number().nullable(), traceUrl: z.string().nullable().meta({ description: 'where traces are shown, with `{trace}` for the id' }) }).meta({ id: 'Principal' }) } },
 });
-
-/** Beyond these the read models are taken for stuck, and the broker for gone. Milliseconds. */
-const LOOK_MAX_MS = 15_000;
-const SILENT_MAX_MS = 15_000;
 
 @Controller()
 export class ServiceController {
   constructor(
     @Inject(Views) private readonly views: Views,
-    @Inject('stopping') private readonly stopping: AbortSignal,
+    @Inject(Readiness) private readonly readiness: Readiness,
     @Inject('description') private readonly description: object,
+    @Inject(TRACE_URL) private readonly traceUrl: string | null,
   ) {}
 
   @Serves(healthz)
@@ -34,25 +34,18 @@ export class ServiceController {
   }
 
   @Serves(readyz)
-  async readyz(): Promise<Answer> {
-    const problem = await this.#problem();
-    return { status: problem === null ? 200 : 503, body: { ok: problem === null, problem, generation: this.views.generation } };
+  readyz(): Promise<Answer> {
+    const { problem } = this.readiness;
+    return Promise.resolve({ status: problem === null ? 200 : 503, body: { ok: problem === null, problem, generation: this.views.generation } });
   }
 
   @Serves(me)
   me({ principal }: CallOf<typeof me>): Promise<Answer> {
-    return Promise.resolve(ok(principal));
+    return Promise.resolve(ok({ ...principal, traceUrl: this.traceUrl }));
   }
 
   @Serves(openapi)
   openapi(): Promise<Answer> {
     return Promise.resolve(ok(this.description));
-  }
-
-  async #problem(): Promise<string | null> {
-    if (this.stopping.aborted) return 'it is stopping';
-    if (systemClock.now() - this.views.lookedAt > LOOK_MAX_MS) return 'the read models were not looked at for a while';
-    if (this.views.silentMs() > SILENT_MAX_MS) return 'the broker does not answer';
-    return this.views.database.query('select 1').then(() => null, () => 'the database can’t be reached');
   }
 }

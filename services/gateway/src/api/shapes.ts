@@ -2,7 +2,7 @@ import { Attempt, Budgets, EffectClass, Named, RunId, Step } from '@holdfast/pro
 import { z } from 'zod';
 import { EFFECT_STATUSES } from '../domain/effect-view.js';
 import { APPROVAL_STATUSES } from '../domain/step-view.js';
-import { RUN_STATUSES } from '../domain/run-view.js';
+import { COMPENSATION_STATUSES, RUN_STATUSES } from '../domain/run-view.js';
 import { parsePosition } from '../domain/position.js';
 
 /** RFC 3339, UTC, milliseconds. */
@@ -30,7 +30,7 @@ export const Limit = z.coerce.number().int().min(1).max(200).default(50).meta({ 
 export const Cursor = z.string().min(1).max(1000).meta({ description: 'the `next` of the page before' });
 export const EventPlace = z
   .string()
-  .regex(/^[0-9rec._-]{1,8000}$/, 'this is the id of no event')
+  .regex(/^[0-9recp._-]{1,8000}$/, 'this is the id of no event')
   .meta({ description: 'the id of an event, or "0" for the beginning' })
   .transform((text, context) => {
     const position = parsePosition(text);
@@ -81,6 +81,11 @@ export const Run = z
     cancel: z.object({ by: z.string(), reason: z.string(), manner: z.string(), at: Time }).nullable(),
     parent: z.object({ run: z.string(), step: z.string() }).nullable(),
     usage: z.object({ tokens: z.number(), cost: z.number() }).meta({ description: 'of recorded model calls' }),
+    heldBy: z.array(z.string()).meta({ description: 'brakes on its tenant or agent that hold it, such as `agent:desk`' }),
+    stuck: z.object({ since: Time, on: z.string(), steps: z.array(z.string()) }).nullable().meta({ description: 'it makes no progress, and nothing on record explains it' }),
+    origin: z.object({ run: z.string(), from: z.string() }).nullable().meta({ description: 'the run that it was forked off, and the first step that it does itself' }),
+    compensation: z.enum(COMPENSATION_STATUSES).nullable().meta({ description: 'how its latest plan stands' }),
+    trace: z.string().nullable().meta({ description: 'id of its OpenTelemetry trace' }),
   })
   .meta({ id: 'Run' });
 

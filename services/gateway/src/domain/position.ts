@@ -7,7 +7,7 @@
 export type Position = ReadonlyMap<string, number>;
 
 /** Streams that pages and event streams show, by the letter that stands for each. */
-export const STREAM_TOPICS = { r: 'run.events', e: 'effect.events', c: 'reconciliation.events' } as const;
+export const STREAM_TOPICS = { r: 'run.events', e: 'effect.events', c: 'reconciliation.events', p: 'compensation.events' } as const;
 type Letter = keyof typeof STREAM_TOPICS;
 
 export const placeOf = (topic: string, lane: number): string => `${topic}/${lane}`;
@@ -22,7 +22,7 @@ export function formatPosition(position: Position): string {
   return parts.length === 0 ? '0' : parts.join('-');
 }
 
-const PART = /^([rec])((?:\d{1,4}\.\d{1,15})(?:_\d{1,4}\.\d{1,15})*)$/;
+const PART = /^([recp])((?:\d{1,4}\.\d{1,15})(?:_\d{1,4}\.\d{1,15})*)$/;
 
 /** Null where the text names no place. */
 export function parsePosition(text: string): Position | null {

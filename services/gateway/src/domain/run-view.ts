@@ -45,6 +45,11 @@ export interface RunView {
   readonly cancel: { readonly by: string; readonly reason: string; readonly manner: string; readonly at: Instant } | null;
   readonly parent: { readonly run: string; readonly step: string } | null;
   readonly usage: { readonly tokens: number; readonly cost: number };
+  /** Nothing on record explains that it stands still. */
+  readonly stuck?: { readonly since: Instant; readonly on: string; readonly steps: readonly Step[] } | null;
+  readonly origin?: { readonly run: string; readonly from: Step } | null;
+  readonly compensation?: CompensationStatus | null;
+  readonly trace?: string | null;
 }
 
 export interface OpenWait {
@@ -56,7 +61,10 @@ export interface OpenWait {
   readonly deadline: Instant | null;
 }
 
-export const RUN_STATUSES = ['queued', 'running', 'waiting', 'blocked', 'paused', 'cancelling', 'completed', 'completed_partially', 'failed', 'cancelled', 'expired', 'quarantined'] as const;
+export const COMPENSATION_STATUSES = ['compensating', 'compensated', 'compensated_partially', 'compensation_failed'] as const;
+export type CompensationStatus = (typeof COMPENSATION_STATUSES)[number];
+
+export const RUN_STATUSES = ['queued', 'running', 'waiting', 'blocked', 'paused', 'stuck', 'cancelling', 'completed', 'completed_partially', 'failed', 'cancelled', 'expired', 'quarantined'] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /** What people see. Derived, never stored apart from what it derives from. */
@@ -66,6 +74,7 @@ export function statusOf(run: RunView): RunStatus {
   if (run.cancel !== null) return 'cancelling';
   if (run.paused !== null || (run.brakes ?? []).length > 0) return 'paused';
   if (run.unknown.length > 0) return 'blocked';
+  if ((run.stuck ?? null) !== null) return 'stuck';
   if (run.released) return 'waiting';
   return run.agent !== null && run.fence === null ? 'queued' : 'running';
 }
@@ -75,14 +84,19 @@ export interface Place {
   readonly at: Instant;
   readonly version: number;
   readonly hash: string | null;
+  readonly trace?: string | null;
 }
+
+/** Events that bring a run no further by themselves: one that is stuck stays so. */
+const NO_PROGRESS: ReadonlySet<RunEvent['type']> = new Set(['RunStuck', 'IntentRejected', 'InputRefused', 'BudgetNeared', 'SignalReceived', 'RunJoined', 'LeaseGranted', 'RunResumed', 'RunForked', 'WaitReminded'] as const);
 
 export function evolveRun(before: RunView | null, event: RunEvent, place: Place): RunView | null {
   if (event.type === 'RunAccepted') return accepted(event.data, place);
   // A refusal of something about a run that never was makes no run.
   if (before === null || event.type === 'LaneTaken') return before;
   const settles = 'settles' in event.data ? (event.data.settles ?? []) : [];
-  const run = { ...settled(before, settles), updatedAt: place.at, version: place.version, hash: place.hash };
+  const known = { ...settled(before, settles), updatedAt: place.at, version: place.version, hash: place.hash };
+  const run: RunView = NO_PROGRESS.has(event.type) ? known : { ...known, stuck: null };
   switch (event.type) {
     case 'LeaseGranted':
       return { ...run, fence: event.data.lease.fence, worker: event.data.lease.worker, released: false };
@@ -104,6 +118,14 @@ export function evolveRun(before: RunView | null, event: RunEvent, place: Place)
       return { ...run, quarantine: event.data.message };
     case 'RunUnquarantined':
       return { ...run, quarantine: null };
+    case 'RunStuck':
+      return { ...run, stuck: event.data };
+    case 'StepsCopied':
+      return { ...run, origin: event.data.origin };
+    case 'RunCompensating':
+      return { ...run, compensation: 'compensating' };
+    case 'RunCompensated':
+      return { ...run, compensation: event.data.status };
     case 'StepRecorded': {
       const { tokensIn = 0, tokensOut = 0, cost = 0 } = event.data.usage ?? {};
       return { ...run, usage: { tokens: run.usage.tokens + tokensIn + tokensOut, cost: run.usage.cost + cost } };
@@ -135,7 +157,7 @@ export function evolveRun(before: RunView | null, event: RunEvent, place: Place)
   }
 }
 
-function accepted(data: Extract<RunEvent, { type: 'RunAccepted' }>['data'], { at, version, hash }: Place): RunView {
+function accepted(data: Extract<RunEvent, { type: 'RunAccepted' }>['data'], { at, version, hash, trace }: Place): RunView {
   return {
     tenant: data.tenant,
     agent: data.agent,
@@ -167,6 +189,10 @@ function accepted(data: Extract<RunEvent, { type: 'RunAccepted' }>['data'], { at
     cancel: null,
     parent: data.parent ?? null,
     usage: { tokens: 0, cost: 0 },
+    stuck: null,
+    origin: null,
+    compensation: null,
+    trace: trace ?? null,
   };
 }
 

@@ -1,4 +1,4 @@
-import type { EffectClass, Failure, Instant, Json, Named, OnDeadline, Outcome, RecordKind, RequestedCall, Settled, Step, Stored, Wait, WaitEnd } from '@holdfast/protocol';
+import type { EffectClass, Failure, HistoryStep, Instant, Json, Named, OnDeadline, Outcome, RecordKind, RequestedCall, Settled, Step, Stored, Wait, WaitEnd } from '@holdfast/protocol';
 import type { RunEvent } from './run-view.js';
 
 interface AnyStep {
@@ -43,8 +43,9 @@ export type WaitView = AnyStep & {
 };
 
 /** Steps that an event says something of. */
-export function stepsOf({ data }: RunEvent): Step[] {
-  const steps: Step[] = [];
+export function stepsOf(event: RunEvent): Step[] {
+  const { data } = event;
+  const steps: Step[] = event.type === 'StepsCopied' ? event.data.steps.map((copy) => (copy.kind === 'call' ? copy.call.step : copy.step)) : [];
   if ('settles' in data) for (const { step } of data.settles ?? []) steps.push(step);
   if ('call' in data) steps.push(data.call.step);
   if ('calls' in data) for (const { step } of data.calls) steps.push(step);
@@ -80,6 +81,9 @@ export function evolveSteps(before: ReadonlyMap<Step, StepView>, event: RunEvent
       put({ kind: 'try', step, as: kind, name, attempt, failure, retryAt, fence: fence ?? null, askedAt: known(step)?.askedAt ?? at, endedAt: retryAt === null ? at : null });
       break;
     }
+    case 'StepsCopied':
+      for (const copy of event.data.steps) put(copied(copy, at));
+      break;
     case 'EffectSettled':
       put(settled(known(event.data.step), event.data, at));
       break;
@@ -125,6 +129,26 @@ function requested(before: StepView | undefined, call: RequestedCall, fire: 'loc
   return { kind: 'call', step, tool, effect, fire, key, digest, args, target: target ?? null, group, repairs: repairs ?? null, fallbackFor: fallbackFor ?? null, attempt, outcome: null, fence: fence ?? null, askedAt: before?.askedAt ?? at, endedAt: null };
 }
 
+/** What a forked run has from its origin: done under no fence of its own, so it is replayed whoever has the run. */
+function copied(copy: HistoryStep, at: Instant): StepView {
+  const common = { fence: 0, askedAt: at, endedAt: at };
+  switch (copy.kind) {
+    case 'call': {
+      const { call, fire, attempt, group = null, outcome = null } = copy;
+      const { step, tool, effect, key, digest, args, target = null, repairs = null, fallbackFor = null } = call;
+      return { ...common, kind: 'call', step, tool, effect, fire, key, digest, args, target, group, repairs, fallbackFor, attempt, outcome, endedAt: outcome === null || outcome.status === 'unknown' ? null : at };
+    }
+    case 'record':
+      return { ...common, kind: 'record', step: copy.step, as: copy.as, name: copy.name, result: copy.result, usage: null };
+    case 'try':
+      return { ...common, kind: 'try', step: copy.step, as: copy.as, name: copy.name, attempt: copy.attempt, failure: copy.failure, retryAt: copy.retryAt };
+    case 'wait': {
+      const { step, wait, end = null, abandoned = false } = copy;
+      return { ...common, kind: 'wait', step, wait, end, abandoned, deadline: null, onDeadline: { action: 'expire' }, reminded: 0, escalatedTo: null, decided: null, endedAt: end === null && !abandoned ? null : at };
+    }
+  }
+}
+
 /** An end that is known stays; unknown gives way to anything proved. A local failure is the ledger's to judge, not an end. */
 function settled(before: StepView | undefined, { attempt, outcome, local }: Settled, at: Instant): StepView | null {
   if (before?.kind !== 'call') return null;
@@ -166,3 +190,6 @@ export function approvalStatus({ end, abandoned }: Pick<WaitView, 'end' | 'aband
       return abandoned || runOver || end !== null ? 'over' : 'open';
   }
 }
+
+/** An `int[]` by which steps sort: `3`, then `3~1`, which answers it, then `3.1`. As text, since arrays of arrays can't be passed as one parameter. */
+export const placeOfStep = (step: string): string => `{${step.replace('~', ',0,').replaceAll('.', ',')}}`;

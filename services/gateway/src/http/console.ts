@@ -7,7 +7,10 @@ import express, { type NextFunction, type Request, type Response } from 'express
 /** Addresses that are not pages. */
 const NO_PAGE = /^\/(v1|healthz|readyz|metrics)(\/|$)/;
 
-/** The console's built pages, where they are; any other address without an extension is one of its own, too. */
+/** Addresses of files: what was built, and what browsers ask for by themselves. Names of runs may hold dots, too. */
+const FILE = /^\/(assets\/.*|[^/]*\.[^/]*)$/;
+
+/** The console's built pages, where they are; any other address is one of its own, too. */
 export function serveConsole(app: NestExpressApplication, folder = fileURLToPath(new URL('../../../../console/dist', import.meta.url))): void {
   const index = path.join(folder, 'index.html');
   if (!existsSync(index)) return;
@@ -16,7 +19,7 @@ export function serveConsole(app: NestExpressApplication, folder = fileURLToPath
     if ((request.method !== 'GET' && request.method !== 'HEAD') || NO_PAGE.test(request.path)) return next();
     files(request, response, (error?: unknown) => {
       if (error !== undefined) return next(error);
-      if (path.extname(request.path) !== '') return next();
+      if (FILE.test(request.path)) return next();
       response.setHeader('cache-control', 'no-cache');
       response.sendFile(index);
     });

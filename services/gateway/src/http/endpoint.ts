@@ -35,6 +35,8 @@ export interface Endpoint<Params extends z.ZodObject = z.ZodObject, Query extend
   readonly answers: Readonly<Record<number, EndpointAnswer>>;
   /** Problems that are its own, besides those that any address has. */
   readonly problems: readonly ProblemCode[];
+  /** Its answer holds a secret: it is not kept for repetitions of the request. */
+  readonly shownOnce?: boolean | undefined;
   /** What an audit event calls it, where it is a privileged act. */
   readonly act?: string | undefined;
 }

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type CallHandler, type ExecutionContext, Injectable, type NestInterceptor } from '@nestjs/common';
 import { describeIssues, parseJson, type Json } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
+import type { Tracing } from '@holdfast/runtime/telemetry';
 import type { Response } from 'express';
 import { firstValueFrom, from, type Observable } from 'rxjs';
 import type { z } from 'zod';
@@ -10,8 +11,9 @@ import type { Audit } from '../access/audit.js';
 import type { Principal } from '../domain/access.js';
 import { endpointOf, giveCall, type Answer, type Call, type Endpoint, type Visited } from './endpoint.js';
 import type { Authentication } from './guard.js';
-import { Idempotency } from './idempotency.js';
+import { Idempotency, type KeptAnswer } from './idempotency.js';
 import { Problem } from './problem.js';
+import { tracedRequest } from './trace.js';
 
 /** Keeps proxies from taking a quiet stream for a dead one, and finds out that a key was revoked. Milliseconds. */
 const BEAT_MS = 15_000;
@@ -25,10 +27,14 @@ export class AnswerInterceptor implements NestInterceptor {
     private readonly authentication: Authentication,
     private readonly audit: Audit,
     private readonly stopping: AbortSignal,
+    private readonly tracing: Tracing | null = null,
   ) {}
 
   intercept(context: ExecutionContext, next: CallHandler<Answer>): Observable<void> {
-    return from(this.#serve(context, next));
+    const spec = endpointOf(context.getHandler());
+    if (this.tracing === null || spec === undefined || spec.may === 'public') return from(this.#serve(context, next));
+    const http = context.switchToHttp();
+    return from(tracedRequest(this.tracing, spec, http.getRequest<Visited>().get('traceparent'), () => this.#serve(context, next), () => http.getResponse<Response>().statusCode));
   }
 
   async #serve(context: ExecutionContext, next: CallHandler<Answer>): Promise<void> {
@@ -75,10 +81,11 @@ export class AnswerInterceptor implements NestInterceptor {
       const body = textOf(answer.body);
       // One that is still being decided is asked for again, under the same command, and then has its answer.
       if (status === 202) await this.idempotency.drop(principal, key);
+      else if (spec.shownOnce === true) await this.idempotency.keep(principal, key, problemToKeep(new Problem('refused', 'this was done, and its answer was shown once', { extra: { reason: 'shown_once' } })));
       else await this.idempotency.keep(principal, key, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
       send(response, status, headers, body);
     } catch (error) {
-      if (error instanceof Problem && error.code === 'refused') await this.idempotency.keep(principal, key, { status: error.status, headers: { 'content-type': 'application/problem+json; charset=utf-8' }, body: JSON.stringify(error.body) });
+      if (error instanceof Problem && error.code === 'refused') await this.idempotency.keep(principal, key, problemToKeep(error));
       else await this.idempotency.drop(principal, key);
       throw error;
     }
@@ -119,6 +126,8 @@ export class AnswerInterceptor implements NestInterceptor {
     return false;
   }
 }
+
+const problemToKeep = ({ status, body }: Problem): KeptAnswer => ({ status, headers: { 'content-type': 'application/problem+json; charset=utf-8' }, body: JSON.stringify(body) });
 
 const JSON_TYPE = 'application/json; charset=utf-8';
 const textOf = (body: unknown): string => (body === undefined ? '' : JSON.stringify(body));

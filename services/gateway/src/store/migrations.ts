@@ -78,4 +78,17 @@ export class Gateway1764460800000 implements MigrationInterface {
   }
 }
 
-export const gatewayMigrations = [Gateway1764460800000];
+/** Read models know the shape of their tables, so that those of an earlier version are made anew. */
+export class GenerationShape1764547200000 implements MigrationInterface {
+  readonly name = 'GenerationShape1764547200000';
+
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query('alter table generation add column shape int not null default 1');
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('alter table generation drop column shape');
+  }
+}
+
+export const gatewayMigrations = [Gateway1764460800000, GenerationShape1764547200000];

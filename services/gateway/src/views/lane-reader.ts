@@ -38,6 +38,8 @@ export class LaneReader {
   #stopped = false;
   #cancel: (() => void) | null = null;
   #heardAt = systemClock.now();
+  /** What is being taken in. */
+  readonly #standing = new Set<{ readonly since: number }>();
   #assigned: () => void = () => undefined;
   /** Resolves when lanes were assigned for the first time. */
   readonly assigned = new Promise<void>((resolve) => (this.#assigned = resolve));
@@ -45,6 +47,11 @@ export class LaneReader {
 
   constructor(options: LaneReaderOptions) {
     this.#options = options;
+  }
+
+  /** For how long what was read waits to be taken in. Milliseconds. */
+  standingMs(now: number): number {
+    return Math.max(0, ...[...this.#standing].map(({ since }) => now - since));
   }
 
   /** For how long the broker has not answered this reader. Milliseconds. */
@@ -135,6 +142,16 @@ export class LaneReader {
 
   /** Tries until it is done; undefined when the reader was stopped meanwhile. */
   async #persist<T>(work: () => Promise<T>): Promise<T | undefined> {
+    const standing = { since: systemClock.now() };
+    this.#standing.add(standing);
+    try {
+      return await this.#insist(work);
+    } finally {
+      this.#standing.delete(standing);
+    }
+  }
+
+  async #insist<T>(work: () => Promise<T>): Promise<T | undefined> {
     for (let tried = 0; !this.#stopped; tried += 1) {
       try {
         return await work();

@@ -1,24 +1,27 @@
-import { caseMessages, contractKey, contractMessages, DeadLetter, decodeHeaders, decoder, effectMessages, parseJson, runMessages, topics, WorkerSeen, type Envelope, type Json, type Step } from '@holdfast/protocol';
+import { caseMessages, contractKey, contractMessages, DeadLetter, decodeHeaders, decoder, effectMessages, parseJson, planMessages, runMessages, topics, WorkerSeen, type Envelope, type Json, type Step } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 import type { DataSource, EntityManager } from 'typeorm';
+import { brakeOf, type BrakeEvent } from '../domain/brake-view.js';
 import { evolveCase, type CaseView } from '../domain/case-view.js';
 import { evolveEffect, type EffectView } from '../domain/effect-view.js';
 import { countsAs } from '../domain/figures.js';
 import { placeOf } from '../domain/position.js';
+import { awaiting, evolvePlan, latestPlan, noPlan, type PlanView } from '../domain/plan-view.js';
 import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
-import { approvalStatus, evolveSteps, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
+import { approvalStatus, evolveSteps, placeOfStep, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
 import { rowsOf } from '../store/database.js';
 import type { LaneSink } from './lane-reader.js';
 import { schemaOf } from './schema.js';
 import { DocTable } from './doc-table.js';
 
 /** Topics that the read models are made from. */
-export const VIEW_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.contracts, topics.deadLetters, topics.workerEvents];
+export const VIEW_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents, topics.contracts, topics.deadLetters, topics.workerEvents];
 
 /** Types are read leniently: one that this version doesn't know is kept and shown, and changes no view. */
 const decodeRun = decoder(runMessages);
 const decodeEffect = decoder(effectMessages);
 const decodeCase = decoder(caseMessages);
+const decodePlan = decoder(planMessages);
 const decodeContract = decoder(contractMessages);
 const decodeOther = decoder([DeadLetter, WorkerSeen]);
 
@@ -81,6 +84,7 @@ export class Projector implements LaneSink {
 
   /** Events of services' streams: each counts once, however often it was published. */
   async #streams(tx: EntityManager, topic: string, all: readonly Told[]): Promise<void> {
+    if (topic === topics.runEvents) await this.#brakes(tx, all.filter(({ envelope }) => envelope.subject.startsWith('~brakes/')));
     const mine = all.filter(({ envelope }) => envelope.version !== undefined && !envelope.subject.startsWith('~'));
     if (mine.length === 0) return;
     const subjects = [...new Set(mine.map(({ envelope }) => envelope.subject))];
@@ -114,8 +118,46 @@ export class Projector implements LaneSink {
         fresh.map(({ record }) => record.value ?? 'null'),
       ],
     );
-    if (topic === topics.runEvents) return this.#runs(tx, fresh);
-    return topic === topics.effectEvents ? this.#effects(tx, fresh) : this.#cases(tx, fresh);
+    switch (topic) {
+      case topics.runEvents:
+        return this.#runs(tx, fresh);
+      case topics.effectEvents:
+        return this.#effects(tx, fresh);
+      case topics.compensationEvents:
+        return this.#plans(tx, fresh);
+      case topics.reconciliationEvents:
+        return this.#cases(tx, fresh);
+      default:
+    }
+  }
+
+  /** Lanes' own streams: the latest word on each brake, however often it was published. */
+  async #brakes(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    for (const { record, envelope, data } of all) {
+      const decoded = decodeRun(envelope.type, data);
+      if (!decoded.ok || (decoded.message.type !== 'BrakeSet' && decoded.message.type !== 'BrakeReleased')) continue;
+      const view = brakeOf(decoded.message as BrakeEvent);
+      await tx.query(
+        `insert into ${this.#schema}.brake as b (lane, name, version, is_set, doc) values ($1, $2, $3, $4, $5)
+         on conflict (lane, name) do update set version = excluded.version, is_set = excluded.is_set, doc = excluded.doc where b.version < excluded.version`,
+        [record.lane, view.name, envelope.version ?? 0, view.isSet, JSON.stringify(view)],
+      );
+    }
+  }
+
+  async #plans(tx: EntityManager, all: readonly Told[]): Promise<void> {
+    const tenants = new Map(all.map(({ envelope }) => [envelope.subject, envelope.tenant]));
+    const plans = await DocTable.load<PlanView>(tx, `${this.#schema}.plan`, ['run'], all.map(({ envelope }) => [envelope.subject]));
+    for (const { envelope, data } of all) {
+      const decoded = decodePlan(envelope.type, data);
+      if (decoded.ok) plans.set([envelope.subject], evolvePlan(plans.get([envelope.subject]) ?? noPlan, decoded.message, envelope.time));
+    }
+    await plans.save({
+      tenant: ['text', (_, [run = '']) => tenants.get(run) ?? ''],
+      status: ['text', (doc) => latestPlan(doc)?.status ?? null],
+      awaiting: ['int', awaiting],
+      since: ['bigint', (doc) => latestPlan(doc)?.openedAt ?? null],
+    });
   }
 
   async #runs(tx: EntityManager, all: readonly Told[]): Promise<void> {
@@ -127,7 +169,7 @@ export class Projector implements LaneSink {
     const steps = await DocTable.load<StepView>(tx, `${this.#schema}.step`, ['run', 'step'], events.flatMap(({ envelope, event }) => stepsOf(event).map((step) => [envelope.subject, step])));
     for (const { envelope, event } of events) {
       const run = envelope.subject;
-      const after = evolveRun(runs.get([run]) ?? null, event, { at: envelope.time, version: envelope.version ?? 0, hash: envelope.hash ?? null });
+      const after = evolveRun(runs.get([run]) ?? null, event, { at: envelope.time, version: envelope.version ?? 0, hash: envelope.hash ?? null, trace: envelope.traceparent?.split('-')[1] ?? null });
       if (after === null) continue;
       runs.set([run], after);
       const before = new Map(stepsOf(event).flatMap((step): [Step, StepView][] => {
@@ -236,10 +278,8 @@ function told(record: LogRecord): Told[] {
 /** What an event answers: a command, a signal, or what was refused. */
 function commandIn(data: Json): string | null {
   if (typeof data !== 'object' || data === null || Array.isArray(data)) return null;
-  const { command, signal, id } = data as { readonly [member: string]: Json };
-  const name = command ?? signal ?? id;
+  const { command, signal, id, cause } = data as { readonly [member: string]: Json };
+  const caused = typeof cause === 'object' && cause !== null && !Array.isArray(cause) ? (cause as { readonly [member: string]: Json })['command'] : undefined;
+  const name = command ?? caused ?? signal ?? id;
   return typeof name === 'string' && !name.includes('\u0000') ? name : null;
 }
-
-/** An `int[]` as text, since arrays of arrays can't be passed as one parameter. */
-const placeOfStep = (step: string): string => `{${step.replaceAll('.', ',')}}`;

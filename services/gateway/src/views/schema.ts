@@ -20,6 +20,7 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create index on ${schema}.event (subject, topic, "offset")`,
     `create index on ${schema}.event (tenant, topic, lane, "offset")`,
     `create index on ${schema}.event (tenant, time)`,
+    `create index on ${schema}.event (tenant, counts_as, time) where counts_as is not null`,
     `create index on ${schema}.event (subject, command) where command is not null`,
     `create table ${schema}.run (id text primary key, tenant text not null, status text not null, over boolean not null, agent text, accepted_at bigint not null, doc text not null)`,
     `create index on ${schema}.run (tenant, accepted_at desc, id desc)`,
@@ -40,6 +41,26 @@ export async function createViews(tx: EntityManager, generation: number): Promis
     `create unique index on ${schema}.dead_letter (origin)`,
     `create index on ${schema}.dead_letter (tenant, at desc)`,
     `create table ${schema}.worker (id text primary key, at bigint not null, doc text not null)`,
+    ...addedTables(schema),
   ];
   for (const statement of statements) await tx.query(statement);
+}
+
+/** Tables that came later. */
+const addedTables = (schema: string): string[] => [
+  // What a run's effects would be answered with, and its plans; `status` is the latest plan's, null where there was none.
+  `create table if not exists ${schema}.plan (run text primary key, tenant text not null, status text, awaiting int not null, since bigint, doc text not null)`,
+  `create index if not exists plan_since on ${schema}.plan (tenant, since, run) where since is not null`,
+  // What each lane decided last of each brake; the version is that of the lane's own stream.
+  `create table if not exists ${schema}.brake (lane int not null, name text not null, version bigint not null, is_set boolean not null, doc text not null, primary key (lane, name))`,
+  `create index if not exists event_version on ${schema}.event (subject, topic, version)`,
+  `create index if not exists run_id_prefix on ${schema}.run (tenant, id text_pattern_ops)`,
+];
+
+/** Shape of the tables that this version reads: a generation of another one is made anew. */
+export const SHAPE = 2;
+
+/** Adds to a generation of an earlier version what queries ask for. It holds what comes from now on, until the next generation holds all. */
+export async function addMissing(tx: EntityManager, generation: number): Promise<void> {
+  for (const statement of addedTables(schemaOf(generation))) await tx.query(statement);
 }

@@ -6,7 +6,7 @@ import { placeOf } from '../domain/position.js';
 import { rowsOf } from '../store/database.js';
 import { LaneReader } from './lane-reader.js';
 import { Projector, VIEW_TOPICS } from './projector.js';
-import { createViews, schemaOf } from './schema.js';
+import { addMissing, createViews, schemaOf, SHAPE } from './schema.js';
 
 type State = 'live' | 'building' | 'retired';
 interface Generation {
@@ -56,13 +56,18 @@ export class Views {
 
   /** Resolves when this instance reads its share of the topics. */
   async start(): Promise<void> {
+    let outdated = false;
     await this.database.transaction(async (tx) => {
       await tx.query('select pg_advisory_xact_lock(4712)');
-      const [live] = await rowsOf(tx, `select id from generation where state = 'live'`);
-      if (live !== undefined) return;
-      await tx.query(`insert into generation values (1, 'live', $1)`, [systemClock.now()]);
-      await createViews(tx, 1);
+      const generations = await rowsOf<{ id: number; state: State; shape: number }>(tx, 'select id, state, shape from generation order by id');
+      if (!generations.some(({ state }) => state === 'live')) {
+        await tx.query(`insert into generation values (1, 'live', $1, $2)`, [systemClock.now(), SHAPE]);
+        await createViews(tx, 1);
+      }
+      for (const { id, shape } of generations) if (shape < SHAPE) await addMissing(tx, id);
+      outdated = generations.some(({ state, shape }) => state === 'live' && shape < SHAPE);
     });
+    if (outdated) this.options.log.info({ generation: await this.beginRebuild() }, 'the read models are of an earlier version, and are made anew');
     await this.#look();
     await this.#readers.get(this.#live)?.assigned;
     this.#schedule();
@@ -79,6 +84,11 @@ export class Views {
   /** For how long the broker has not answered the reader of what is shown. Milliseconds. */
   silentMs(): number {
     return this.#readers.get(this.#live)?.silentMs(systemClock.now()) ?? 0;
+  }
+
+  /** For how long what was read could not be taken in. Milliseconds. */
+  standingMs(): number {
+    return this.#readers.get(this.#live)?.standingMs(systemClock.now()) ?? 0;
   }
 
   /** Resolves at the next news, or after a time (milliseconds). */
@@ -193,7 +203,7 @@ export function beginRebuild(database: DataSource): Promise<number> {
     if (building !== undefined) return building.id;
     const [last] = await rowsOf<{ id: number }>(tx, 'select coalesce(max(id), 0) as id from generation');
     const id = (last?.id ?? 0) + 1;
-    await tx.query(`insert into generation values ($1, $3, $2)`, [id, systemClock.now(), 'building']);
+    await tx.query(`insert into generation values ($1, 'building', $2, $3)`, [id, systemClock.now(), SHAPE]);
     await createViews(tx, id);
     return id;
   });

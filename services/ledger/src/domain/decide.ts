@@ -78,7 +78,7 @@ function request(command: Command<'request'>, effects: RunEffects): EffectDecisi
   }
   const { approval } = call;
   // Looked at again here, against what is about to be sent.
-  if (approval !== undefined && (approval.digest !== digest || (approval.expiresAt !== undefined && command.at > approval.expiresAt))) {
+  if (approval !== undefined && (approval.digest !== digest || isOver(approval.expiresAt ?? null, command.at))) {
     const failure: Failure = { class: 'policy_denied', message: approval.digest === digest ? `the approval by ${approval.by} has expired` : `the approval by ${approval.by} is for other arguments`, notApplied: true };
     const local = { tool, effect: call.effect, digest, args: call.args };
     return record(EffectFailed({ step, key, attempt: 1, failure, evidence: { kind: 'ledger', at: command.at }, because: 'what was approved is not what would be sent', local }));
@@ -110,16 +110,19 @@ function doubted(command: Command<'doubt'>, effects: RunEffects): EffectDecision
   return doubt.kind === 'record' ? record<EffectEvent>(...doubt.events, EffectStopped({ step, key, attempt: 1, because })) : doubt;
 }
 
-type ToSend = Pick<EffectFacts, 'step' | 'key' | 'tool' | 'effect' | 'keyScope' | 'digest' | 'fence' | 'since'>;
+type ToSend = Pick<EffectFacts, 'step' | 'key' | 'tool' | 'effect' | 'keyScope' | 'digest' | 'fence' | 'since'> & Partial<Pick<EffectFacts, 'approvedUntil'>>;
+
+const isOver = (approvedUntil: Instant | null, at: Instant): boolean => approvedUntil !== null && at > approvedUntil;
 
 /** Sends an attempt, or holds it back where the tool's circuit is open or all its places are taken. */
 function send(effect: ToSend, attempt: Attempt, because: string, sending: Sending & { readonly gate: Gate }, first?: RequestedCall): EffectDecision {
   const { step, key, tool, digest, keyScope, fence } = effect;
   const { gate, at, contract, taskSeq } = sending;
-  const firstOnly = first === undefined ? {} : { args: first.args, ...(first.attemptsMax === undefined ? {} : { attemptsMax: first.attemptsMax }), ...(first.repairs === undefined ? {} : { repairs: first.repairs }) };
+  const firstOnly = first === undefined ? {} : { args: first.args, ...(first.attemptsMax === undefined ? {} : { attemptsMax: first.attemptsMax }), ...(first.repairs === undefined ? {} : { repairs: first.repairs }), ...(first.approval?.expiresAt === undefined ? {} : { approvedUntil: first.approval.expiresAt }) };
   const facts = { step, key, tool, effect: effect.effect, keyScope, digest, fence, attempt, ...firstOnly };
   if (!gate.open) return record(EffectHeld({ ...facts, because: gate.because, message: gate.message, since: at, until: at + (contract?.holdMs ?? DEFAULT_HOLD_MS) }));
-  const notAfter = at + (contract?.queueMs ?? DEFAULT_QUEUE_MS);
+  const approvedUntil = first?.approval?.expiresAt ?? effect.approvedUntil ?? Infinity;
+  const notAfter = Math.min(at + (contract?.queueMs ?? DEFAULT_QUEUE_MS), approvedUntil);
   const since = attempt === 1 ? at : effect.since;
   return record(
     // Committed before its task is published.
@@ -252,9 +255,9 @@ function due(command: Command<'due'>, effects: RunEffects): EffectDecision {
   }
 }
 
-/** However long it had to wait for its turn, no attempt goes to a target that may have forgotten its key by then. */
+/** However long it had to wait for its turn, no attempt goes to a target that may have forgotten its key by then, nor without the approval that it needs. */
 function sendAgain(command: Command<'due'>, effect: Extract<Effect, { status: 'retry_scheduled' | 'held' }>, before: Before, attempt: Attempt, because: string): EffectDecision {
-  const late = forgotten(command.contract, effect, command.at);
+  const late = isOver(effect.approvedUntil, command.at) ? 'its approval has expired' : forgotten(command.contract, effect, command.at);
   return late === null ? send(effect, attempt, because, command) : exhausted(command, attemptBefore(effect, before, attempt), before.failure, { kind: 'ledger' }, late);
 }
 
@@ -264,6 +267,10 @@ const attemptBefore = ({ step, key, tool, effect, args, fence, since, stopped }:
 function held(command: Command<'due'>, effect: Extract<Effect, { status: 'held' }>): EffectDecision {
   const { step, key, attempt, before } = effect;
   if (effect.paused.size > 0) return ignore('paused');
+  if (command.gate.open && before === null && isOver(effect.approvedUntil, command.at)) {
+    const failure: Failure = { class: 'policy_denied', message: 'its approval expired before its turn had come; nothing was fired', notApplied: true };
+    return record(EffectFailed({ step, key, attempt, failure, evidence: { kind: 'ledger' }, because: 'what allowed it is over' }));
+  }
   if (command.gate.open) return before === null ? send(effect, attempt, 'its turn has come', command) : sendAgain(command, effect, before, attempt, 'its turn has come');
   if (command.at < effect.until) return ignore('still_held');
   const message = `attempt ${attempt} was not sent in time: ${command.gate.message}`;

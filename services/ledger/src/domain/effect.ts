@@ -38,6 +38,8 @@ export interface EffectFacts {
   readonly attemptsMax: number | null;
   /** The step whose arguments this one mends. */
   readonly repairs: Step | null;
+  /** Until when what allows it may be used; null where it needs no approval, or one without an end. */
+  readonly approvedUntil: Instant | null;
   /** What holds it still, by name: nothing more of it is sent until all have let go. */
   readonly paused: ReadonlySet<string>;
   /** Why no further attempt follows, in words; null while one may. */
@@ -236,10 +238,11 @@ type Sent = { step: Step; key: OperationKey; tool: Named; effect: EffectClass; k
   since?: Instant | undefined;
   attemptsMax?: number | undefined;
   repairs?: Step | undefined;
+  approvedUntil?: Instant | undefined;
 };
 
 /** Facts of an effect that is sent, or waits to be: what its first event said holds. */
-function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, digest, fence, args, since, attemptsMax, repairs }: Sent): Facts {
+function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, digest, fence, args, since, attemptsMax, repairs, approvedUntil }: Sent): Facts {
   return {
     step,
     key,
@@ -252,6 +255,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
     since: before?.since ?? since ?? null,
     attemptsMax: before?.attemptsMax ?? attemptsMax ?? null,
     repairs: before?.repairs ?? repairs ?? null,
+    approvedUntil: before?.approvedUntil ?? approvedUntil ?? null,
     paused: before?.paused ?? new Set<string>(),
     stopped: before?.stopped ?? null,
     words: before?.words ?? new Map<Attempt, Word>(),
@@ -262,7 +266,7 @@ function sent(before: Effect | undefined, { step, key, tool, effect, keyScope, d
 /** Facts of an effect whose key another run holds. */
 const shared = ({ step, key, tool, digest }: Pick<Sent, 'step' | 'key' | 'tool' | 'digest'>): Facts => sent(undefined, { step, key, tool, digest, effect: 'irreversible', keyScope: 'target', fence: 0 });
 
-const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, paused, stopped, words, late }: Facts): Facts => ({
+const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since, attemptsMax, repairs, approvedUntil, paused, stopped, words, late }: Facts): Facts => ({
   step,
   key,
   tool,
@@ -274,6 +278,7 @@ const factsIn = ({ step, key, tool, effect, keyScope, digest, args, fence, since
   since,
   attemptsMax,
   repairs,
+  approvedUntil,
   paused,
   stopped,
   words,

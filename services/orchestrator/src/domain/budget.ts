@@ -1,4 +1,4 @@
-import { BudgetNeared } from '@holdfast/protocol';
+import { BudgetNeared, type Instant } from '@holdfast/protocol';
 import type { Refusal } from './commands.js';
 import type { CallStep, KnownRun, RunEvent } from './run.js';
 
@@ -60,4 +60,53 @@ function sayOnce(run: KnownRun, budget: Counted, used: number, max: number): Run
   const reached = used >= max;
   if (used < max * NEAR || run.neared.has(`${budget}!`) || (!reached && run.neared.has(budget))) return [];
   return [BudgetNeared({ budget, used, max, reached })];
+}
+
+/** What runs of a tenant use up together. Milliseconds for `wallTime`. */
+export interface Use {
+  readonly steps: number;
+  readonly attempts: number;
+  readonly tokens: number;
+  readonly cost: number;
+  readonly wallTime: number;
+}
+export type TenantBudget = { readonly [Kind in keyof Use as Kind extends 'wallTime' ? 'wallTimePerDayMs' : `${Kind}PerDay`]?: number | undefined };
+
+export const unused: Use = { steps: 0, attempts: 0, tokens: 0, cost: 0, wallTime: 0 };
+const maxOf = (of: TenantBudget): Record<keyof Use, number | undefined> => ({ steps: of.stepsPerDay, attempts: of.attemptsPerDay, tokens: of.tokensPerDay, cost: of.costPerDay, wallTime: of.wallTimePerDayMs });
+const KINDS = ['steps', 'attempts', 'tokens', 'cost', 'wallTime'] as const satisfies readonly (keyof Use)[];
+
+/** What one event of a run has used; null when it is nothing. What a fork has copied was used by its origin. */
+export function useOfEvent(before: KnownRun | null, after: KnownRun, event: RunEvent, at: Instant): Use | null {
+  if (before === null || event.type === 'StepsCopied') return null;
+  const use = {
+    steps: after.steps.size - before.steps.size,
+    attempts: attemptsOf(after) - attemptsOf(before),
+    tokens: after.usage.tokens - before.usage.tokens,
+    cost: after.usage.cost - before.usage.cost,
+    // Held by a worker until now; how long it waits, is queued or is held still costs nothing.
+    wallTime: before.heldSince === null || after.heldSince === before.heldSince ? 0 : Math.max(0, at - before.heldSince),
+  };
+  return KINDS.some((kind) => use[kind] > 0) ? use : null;
+}
+
+export const sumOf = (a: Use, b: Use): Use => ({ steps: a.steps + b.steps, attempts: a.attempts + b.attempts, tokens: a.tokens + b.tokens, cost: a.cost + b.cost, wallTime: a.wallTime + b.wallTime });
+
+/** What of a tenant's budget is spent, in words; null while there is something left of each. */
+export function spentOf(budget: TenantBudget, used: Use): string | null {
+  const max = maxOf(budget);
+  const spent = KINDS.find((kind) => used[kind] >= (max[kind] ?? Infinity));
+  if (spent === undefined) return null;
+  const words = { steps: `${max.steps} steps`, attempts: `${max.attempts} attempts`, tokens: `${max.tokens} tokens`, cost: `cost ${max.cost}`, wallTime: `${max.wallTime} ms` };
+  return `${words[spent]} a day`;
+}
+
+/** What has to be said of a tenant's budget once more of it is used, each once a day. */
+export function nearedOf(budget: TenantBudget, before: Use, after: Use): RunEvent[] {
+  return KINDS.flatMap((kind) => {
+    const max = maxOf(budget)[kind];
+    if (max === undefined) return [];
+    const crossed = (share: number): boolean => before[kind] < max * share && after[kind] >= max * share;
+    return crossed(1) || crossed(NEAR) ? [BudgetNeared({ budget: kind === 'wallTime' ? 'wall_time' : kind, used: after[kind], max, reached: after[kind] >= max, scope: 'tenant' })] : [];
+  });
 }

@@ -113,6 +113,8 @@ export interface RunFacts {
   readonly acceptedAt: Instant | null;
   /** When it last made progress, as far as whoever folded it knew the time. */
   readonly movedAt: Instant | null;
+  /** Since when a worker has held it, or, where that is later, when it last moved: what the wall time of its tenant is counted from. */
+  readonly heldSince: Instant | null;
   readonly stuck: { readonly since: Instant; readonly on: string } | null;
   readonly onDeadline: OnDeadline;
   readonly concurrencyKey: string | null;
@@ -226,7 +228,10 @@ export function evolve(run: Run, event: RunEvent): Run {
 /** The same, where it is known when the event was recorded. */
 export function evolveAt(run: Run, event: RunEvent, at: Instant): Run {
   const next = evolve(run, event);
-  return 'movedAt' in next && !NO_PROGRESS.has(event.type) ? { ...next, movedAt: at } : next;
+  if (!('movedAt' in next)) return next;
+  const moved = !NO_PROGRESS.has(event.type);
+  const heldSince = next.status !== 'open' || next.lease === null ? null : moved || next.heldSince === null ? at : next.heldSince;
+  return moved ? { ...next, movedAt: at, heldSince } : next.heldSince === heldSince ? next : { ...next, heldSince };
 }
 
 function evolveOne(run: Run, event: RunEvent): Run {
@@ -256,6 +261,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
       resumes: 0,
       acceptedAt: data.at ?? null,
       movedAt: null,
+      heldSince: null,
       stuck: null,
       onDeadline: data.onDeadline ?? { action: 'expire' },
       concurrencyKey: data.concurrencyKey ?? null,

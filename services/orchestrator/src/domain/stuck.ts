@@ -4,7 +4,7 @@ import { isOpenWait } from './wait.js';
 
 /** How long a run may stand still without a reason that is on record. Milliseconds. */
 export const STUCK_AFTER_MS = 15 * 60 * 1000;
-/** Progress is looked at by the minute, so that a busy run sets no timer with each step. */
+/** Progress is looked at by the minute, or by the time after which a run is stuck where that is less, so that a busy run sets no timer with each step. */
 const GRAIN_MS = 60_000;
 /** From here on the time that a call may take by its contract is recorded with it. */
 export const LONG_CALL_MS = 5 * 60 * 1000;
@@ -29,7 +29,8 @@ export function stuckAt(run: KnownRun, afterMs: number): Instant | null {
     longest = Math.max(longest, step.call.mayTakeMs ?? 0);
   }
   if (calls === 0 && waits > 0) return null;
-  return Math.ceil(since / GRAIN_MS) * GRAIN_MS + afterMs + longest;
+  const grain = Math.min(GRAIN_MS, afterMs);
+  return Math.ceil(since / grain) * grain + afterMs + longest;
 }
 
 /** What a run hangs on, as far as it is known. */
