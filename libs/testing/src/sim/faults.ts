@@ -105,8 +105,10 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   heartbeat: 0.2,
   'fire.local': 1,
   'fire.granted': 2,
-  probe: 2,
+  probe: 6,
 };
+/** These have little to do. */
+const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 1.5 };
 
 export interface RandomFaultOptions {
   /** Chance of a fault at one ask of weight 1. */
@@ -136,7 +138,7 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
   return {
     timed,
     at: ({ site, kind }, elapsedMs) => {
-      if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site])) return null;
+      if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1))) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
     },

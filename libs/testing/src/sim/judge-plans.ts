@@ -67,7 +67,7 @@ export class PlanJudge {
     const effect = this.#registered.get(`${run}/${of}`);
     const place = `the answer to ${run}/${of}`;
     this.#ordered.set(`${run}/${step}`, order);
-    if (effect?.how == null) return this.violated('I10', `${place} was ordered, and its contract names none`);
+    if (effect === undefined || effect.how === null) return this.violated('I10', `${place} was ordered, and its contract names none`);
     if (key !== operationKey({ scope: 'compensation', effect: effect.key, part })) this.violated('I10', `${place} has a key of its own making`);
     if (effect.how.authority !== 'automatic' && !this.#approved.has(`${run}/${of}/${digest}`)) this.violated('I10', `${place} was ordered, and nobody has approved it`);
     if (effect.how.order !== 'reverse') return;
