@@ -10,6 +10,8 @@ const SHORT = [
   'reconciliation.after-commit ProbeSent irreversible once',
   'host.after-call call irreversible doubled',
   'local.after-call call idempotent once',
+  'compensation.after-commit CompensationOrdered irreversible doubled',
+  'host.after-call answer irreversible reordered',
 ];
 const MINUTES = 60_000;
 

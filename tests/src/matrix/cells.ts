@@ -3,7 +3,7 @@ import type { EffectClass } from '@holdfast/protocol';
 export const DELIVERIES = ['once', 'doubled', 'reordered'] as const;
 export type Delivery = (typeof DELIVERIES)[number];
 export const EFFECTS = ['pure', 'idempotent', 'irreversible'] as const satisfies readonly EffectClass[];
-export const VICTIMS = ['orchestrator', 'ledger', 'reconciliation', 'worker'] as const;
+export const VICTIMS = ['orchestrator', 'ledger', 'reconciliation', 'compensation', 'worker'] as const;
 export type Victim = (typeof VICTIMS)[number];
 
 /** A process dies while a run of its own is at a boundary. */
@@ -18,6 +18,8 @@ export interface CrashCell {
   readonly effect: EffectClass;
   readonly tool: string;
   readonly doubt: boolean;
+  /** The run fails after its calls, and all of them have to be answered. */
+  readonly back: boolean;
   readonly delivery: Delivery;
 }
 
@@ -34,11 +36,17 @@ interface Boundary {
   /** By effect class: the tool called, or why the boundary isn't there. */
   readonly tools: Readonly<Record<EffectClass, string | { readonly not: string }>>;
   readonly doubt?: boolean;
+  readonly back?: boolean;
 }
 
 const GRANTED = { pure: 'pure-granted', idempotent: 'idempotent-granted', irreversible: 'irreversible-granted' } as const;
 const LOCAL = { pure: 'pure-local', idempotent: 'idempotent-local', irreversible: { not: 'an irreversible effect is never fired locally' } } as const;
 const CASES = { pure: { not: 'a read applies nothing: it has no unknown outcome and no case' }, idempotent: 'idempotent-once', irreversible: 'irreversible-granted' } as const;
+const nothing = { not: 'a read applies nothing, so nothing answers it' };
+const ANSWERED = { pure: nothing, idempotent: 'idempotent-answered', irreversible: 'irreversible-answered' } as const;
+const ANSWERED_IN_DOUBT = { pure: nothing, idempotent: 'idempotent-answered-once', irreversible: 'irreversible-answered' } as const;
+/** The first answer of a run of two calls: the last is answered first. */
+const ANSWER = '2~1';
 const free = { not: 'what may fire again is fired without waiting for a commit' };
 const COMMITTED = { pure: free, idempotent: free, irreversible: 'irreversible-granted' } as const;
 
@@ -59,7 +67,31 @@ const ofService = (victim: keyof typeof MOMENTS): Boundary[] =>
     return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools, doubt: doubt || told }));
   });
 
+/** What each service decides on the way back of a run that failed. */
+const WAY_BACK = {
+  orchestrator: ['RunCompensating', 'RunCompensated'],
+  ledger: [`EffectDispatched/${ANSWER}`, `EffectSucceeded/${ANSWER}`],
+  compensation: ['CompensationRegistered', 'EffectNoted', 'PlanOpened', 'CompensationOrdered', 'CompensationNoted', 'VerificationAsked', 'VerificationConcluded', 'CompensationSettled', 'PlanConcluded'],
+} as const;
+/** The same where the answer's own answer is lost: only there nobody knows at first what became of it. */
+const WAY_BACK_IN_DOUBT = {
+  ledger: [`EffectOutcomeUnknown/${ANSWER}`],
+  reconciliation: [`CaseOpened/${ANSWER}`, `ProbeSent/${ANSWER}`, `CaseSettled/${ANSWER}`],
+} as const;
+
+const wayBack = (moments: Readonly<Partial<Record<Victim, readonly string[]>>>, tools: Boundary['tools'], doubt: boolean): Boundary[] =>
+  Object.entries(moments).flatMap(([victim, abouts]) => abouts.flatMap((about) => SERVICE_POINTS.map((point) => ({ victim: victim as Victim, point: `${victim}.${point}`, about, tools, doubt, back: true }))));
+
 const worker = (point: string, about: string, tools: Boundary['tools'], doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt });
+const COMMITTED_BACK = { pure: nothing, idempotent: free, irreversible: 'irreversible-answered' } as const;
+const back = (point: string, about: string, tools: Boundary['tools'] = ANSWERED): Boundary => ({ victim: 'worker', point, about, tools, back: true });
+
+/** How a boundary is called: of an answer's messages the type, and whose they are. */
+function nameOf({ point, about, back = false }: Boundary): string {
+  if (!back) return `${point} ${about === '1' ? 'call' : about}`;
+  const [type = about] = about.split('/');
+  return `${point} ${about === ANSWER ? 'answer' : type === about ? type : `${type} of an answer`}`;
+}
 
 const BOUNDARIES: readonly Boundary[] = [
   ...ofService('orchestrator'),
@@ -79,18 +111,25 @@ const BOUNDARIES: readonly Boundary[] = [
   worker('local.after-call', '1', LOCAL),
   worker('host.before-probe', '1', CASES, true),
   worker('host.after-probe', '1', CASES, true),
+  ...wayBack(WAY_BACK, ANSWERED, false),
+  ...wayBack(WAY_BACK_IN_DOUBT, ANSWERED_IN_DOUBT, true),
+  ...['before-publish', 'after-publish'].map((point) => back(`worker.${point}`, `EffectReported/${ANSWER}`)),
+  back('host.before-commit', ANSWER, COMMITTED_BACK),
+  back('host.after-commit', ANSWER, COMMITTED_BACK),
+  ...['host.before-call', 'host.after-call', 'host.after-report', 'host.before-probe', 'host.after-probe'].map((point) => back(point, ANSWER)),
 ];
 
 /** Every process × boundary × effect class × delivery, with those that can't be and why. */
 export function crashCells(): { readonly cells: CrashCell[]; readonly none: NoCell[] } {
   const cells: CrashCell[] = [];
   const none: NoCell[] = [];
-  for (const { victim, point, about, tools, doubt = false } of BOUNDARIES) {
-    const boundary = `${point} ${about === '1' ? 'call' : about}`;
+  for (const each of BOUNDARIES) {
+    const { victim, point, about, tools, doubt = false, back: answered = false } = each;
+    const boundary = nameOf(each);
     for (const effect of EFFECTS) {
       const tool = tools[effect];
       if (typeof tool !== 'string') none.push({ name: `${boundary} ${effect}`, because: tool.not });
-      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, delivery });
+      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, back: answered, delivery });
     }
   }
   return { cells, none };

@@ -5,7 +5,7 @@ import type { TestStack } from '../support/stack.js';
 import type { Delivery } from './cells.js';
 
 const COPY = 'test-copy';
-const TOPICS = [topics.agentIntents, topics.runEvents, runTasks(DEFAULT_POOL), toolTasks(DEFAULT_POOL), topics.toolResults, topics.effectEvents, topics.reconciliationEvents];
+const TOPICS = [topics.agentIntents, topics.runEvents, runTasks(DEFAULT_POOL), toolTasks(DEFAULT_POOL), topics.toolResults, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents];
 /** How many later records of its run a copy waits for. */
 const LATE_BY = 2;
 
