@@ -8,9 +8,9 @@ const SHORT = [
   'ledger.after-commit EffectDispatched irreversible doubled',
   'orchestrator.before-publish EffectSettled idempotent reordered',
   'reconciliation.after-commit ProbeSent irreversible once',
-  'compensation.after-commit CompensationOrdered irreversible doubled',
   'host.after-call call irreversible doubled',
   'local.after-call call idempotent once',
+  'compensation.after-commit CompensationOrdered irreversible doubled',
   'host.after-call answer irreversible reordered',
 ];
 const MINUTES = 60_000;

@@ -1,6 +1,12 @@
 /** Passed by name where a test may kill the process; `about` says what is in hand there, and is asked only when armed. */
 export type CrashPoint = (name: string, about?: () => readonly string[]) => void;
 
+/** What a message is to a crash point: its stream and type, and with its step where it has one. */
+export function inHand(stream: string, type: string, json: string): readonly string[] {
+  const { step } = JSON.parse(json) as { readonly step?: unknown };
+  return typeof step === 'string' ? [`${stream}/${type}`, `${stream}/${type}/${step}`] : [`${stream}/${type}`];
+}
+
 interface Armed {
   readonly text: string;
   readonly place: string;
@@ -11,8 +17,9 @@ interface Armed {
 /**
  * Named places at which a test can kill the process. Armed by
  * `HOLDFAST_CRASH_AT=<name>[@<about>][:<n>]`, several with commas between: the n-th passage (1 by
- * default) with that in hand, such as `ledger.after-commit@run-7/EffectDispatched`. SIGKILL, since a
- * throw would still run `finally` and ROLLBACK. Unarmed it is an empty function.
+ * default) with that in hand, such as `ledger.after-commit@run-7/EffectDispatched`, or
+ * `ledger.after-commit@run-7/EffectDispatched/2~1` for that of one step. SIGKILL, since a throw would
+ * still run `finally` and ROLLBACK. Unarmed it is an empty function.
  */
 export const crashPoint: CrashPoint = armCrashPoints(process.env['HOLDFAST_CRASH_AT'], (reached) => {
   process.stderr.write(reached.map((text) => `crash point ${text} reached\n`).join(''));

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { armCrashPoints } from '../src/crash-point.js';
+import { armCrashPoints, inHand } from '../src/crash-point.js';
 
 /** Passes the places named, and says what was reached at which of them. */
 function reached(settings: string | undefined, passages: readonly (readonly [string, ...string[]])[]): [number, readonly string[]][] {
@@ -38,6 +38,12 @@ describe('a crash point', () => {
       [0, ['a.x@one', 'a.x@two']],
       [1, ['a.x@three']],
     ]);
+  });
+
+  it('has a message in hand under its type, and with its step where it has one', () => {
+    expect(inHand('run-1', 'Done', '{"step":"2~1"}')).toEqual(['run-1/Done', 'run-1/Done/2~1']);
+    expect(inHand('run-1', 'Ended', '{"ending":{"step":"2"}}')).toEqual(['run-1/Ended']);
+    expect(reached('a.x@run-1/Done/2~1', [['a.x', ...inHand('run-1', 'Done', '{"step":"2"}')] as ['a.x'], ['a.x', ...inHand('run-1', 'Done', '{"step":"2~1"}')] as ['a.x']])).toEqual([[1, ['a.x@run-1/Done/2~1']]]);
   });
 
   it('refuses a setting that it can’t read', () => {

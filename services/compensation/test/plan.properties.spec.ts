@@ -48,6 +48,13 @@ const story = fc
   .tuple(fc.tuple(...STEPS.map((place) => declaredAs.map((over) => register(place, over)))), fc.array(fc.oneof(...STEPS.map((place) => fc.constant(note(place)))), { minLength: 0, maxLength: 4 }), fc.array(command, { minLength: 10, maxLength: 40, size: 'max' }))
   .map(([first, then, rest]) => [...first, ...then, ...rest]);
 
+const only = (place: string) => ({ kind: 'steps' as const, steps: [step(place)] });
+/** Found by seed 1873246266: an end that is put in doubt again, of a compensation and of an effect, before another plan is concluded. */
+const found: PlanCommand[][] = [
+  [register('1'), note('1'), openFor(only('1'), '8'), noteAnswer('1~1', { version: 1 }), noteAnswer('1~1', { status: 'unknown', version: 2 }), openFor(only('1'), '9')],
+  [register('1'), register('4'), openFor(only('4'), '8'), note('4', { status: 'rejected', version: 1 }), note('4', { status: 'unknown', version: 2 }), note('1'), openFor(only('1'), '9'), noteAnswer('1~1')],
+];
+
 type Invariant = (told: Told, events: readonly PlanEvent[]) => void;
 
 const need = (what: boolean, message: string): void => {
@@ -112,6 +119,7 @@ describe('whatever is heard, in whatever order', () => {
           for (const invariant of Object.values(invariants)) invariant(told, events);
         }
       }),
+      { examples: found.map((commands) => [commands]) },
     );
   });
 

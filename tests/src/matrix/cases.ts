@@ -3,7 +3,7 @@ import { VICTIMS } from './cells.js';
 import { FROZEN } from './frozen.js';
 import type { Ground, RunPlan } from './ground.js';
 import { judge, rowOf } from './judge.js';
-import { loadOf, underLoad, type Case, type Disturbed } from './load.js';
+import { loadOf, ofService, underLoad, type Case, type Disturbed } from './load.js';
 import { OUTAGES } from './outages.js';
 import { RESTORES } from './restores.js';
 import type { Row } from './table.js';
@@ -22,7 +22,7 @@ const CLOCKS: readonly Case[] = VICTIMS.flatMap((victim) =>
       const process = ground.victim(victim);
       const right = (): Promise<void> => process.restart({ [CLOCK]: undefined });
       await process.restart({ [CLOCK]: String(sign * WRONG_BY_MS) });
-      const plans = loadOf(`clock-${victim}`, { doubt: true }, 10);
+      const plans = loadOf(`clock-${victim}`, { ...ofService(victim), doubt: true }, 10);
       const disturb = async (): Promise<Disturbed> => {
         // What goes on in spite of it ends meanwhile; what is refused as late, or put off, has its turn once the clock is right.
         await ground.until('every run ends', () => ground.allEnded(plans), WRONG_FOR_MS).catch((error: unknown) => {

@@ -18,8 +18,8 @@ export interface CrashCell {
   readonly effect: EffectClass;
   readonly tool: string;
   readonly doubt: boolean;
-  /** What the run did is answered at its end; the class, the doubt and, but for the service's own, the boundary are those of the answer. */
-  readonly answered: boolean;
+  /** The run fails after its calls, and all of them have to be answered. */
+  readonly back: boolean;
   readonly delivery: Delivery;
 }
 
@@ -36,12 +36,17 @@ interface Boundary {
   /** By effect class: the tool called, or why the boundary isn't there. */
   readonly tools: Readonly<Record<EffectClass, string | { readonly not: string }>>;
   readonly doubt?: boolean;
-  readonly answered?: boolean;
+  readonly back?: boolean;
 }
 
 const GRANTED = { pure: 'pure-granted', idempotent: 'idempotent-granted', irreversible: 'irreversible-granted' } as const;
 const LOCAL = { pure: 'pure-local', idempotent: 'idempotent-local', irreversible: { not: 'an irreversible effect is never fired locally' } } as const;
 const CASES = { pure: { not: 'a read applies nothing: it has no unknown outcome and no case' }, idempotent: 'idempotent-once', irreversible: 'irreversible-granted' } as const;
+const nothing = { not: 'a read applies nothing, so nothing answers it' };
+const ANSWERED = { pure: nothing, idempotent: 'idempotent-answered', irreversible: 'irreversible-answered' } as const;
+const ANSWERED_IN_DOUBT = { pure: nothing, idempotent: 'idempotent-answered-once', irreversible: 'irreversible-answered' } as const;
+/** The first answer of a run of two calls: the last is answered first. */
+const ANSWER = '2~1';
 const free = { not: 'what may fire again is fired without waiting for a commit' };
 const COMMITTED = { pure: free, idempotent: free, irreversible: 'irreversible-granted' } as const;
 
@@ -62,27 +67,31 @@ const ofService = (victim: keyof typeof MOMENTS): Boundary[] =>
     return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools, doubt: doubt || told }));
   });
 
-/** Runs whose effects are fired by their worker, so that whatever is granted and reported is what answers them. */
-const ANSWERED = { pure: { not: 'a read answers nothing' }, idempotent: 'answered-idempotent', irreversible: 'answered-irreversible' } as const;
-/** What is decided, fired and settled on the way of a plan. */
-const ANSWERING = {
-  compensation: ['CompensationRegistered', 'PlanOpened', 'CompensationOrdered', 'CompensationNoted', 'VerificationConcluded', 'PlanConcluded'],
-  orchestrator: ['WaitStarted', 'WaitEnded'],
-  ledger: ['EffectDispatched', 'EffectOutcomeUnknown'],
-  reconciliation: ['CaseOpened', 'CaseSettled'],
+/** What each service decides on the way back of a run that failed. */
+const WAY_BACK = {
+  orchestrator: ['RunCompensating', 'RunCompensated'],
+  ledger: [`EffectDispatched/${ANSWER}`, `EffectSucceeded/${ANSWER}`],
+  compensation: ['CompensationRegistered', 'EffectNoted', 'PlanOpened', 'CompensationOrdered', 'CompensationNoted', 'VerificationAsked', 'VerificationConcluded', 'CompensationSettled', 'PlanConcluded'],
+} as const;
+/** The same where the answer's own answer is lost: only there nobody knows at first what became of it. */
+const WAY_BACK_IN_DOUBT = {
+  ledger: [`EffectOutcomeUnknown/${ANSWER}`],
+  reconciliation: [`CaseOpened/${ANSWER}`, `ProbeSent/${ANSWER}`, `CaseSettled/${ANSWER}`],
 } as const;
 
-const ofPlan = (victim: keyof typeof ANSWERING): Boundary[] =>
-  ANSWERING[victim].flatMap((about) => {
-    const doubt = victim === 'reconciliation' || about === 'EffectOutcomeUnknown';
-    // One attempt only makes a case of a doubt where the call may be repeated.
-    const tools = doubt ? { ...ANSWERED, idempotent: 'answered-once' } : ANSWERED;
-    return SERVICE_POINTS.map((point) => ({ victim, point: `${victim}.${point}`, about, tools, doubt, answered: true }));
-  });
-
-const answering = (point: string, about: string, tools: Boundary['tools'] = ANSWERED, doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt, answered: true });
+const wayBack = (moments: Readonly<Partial<Record<Victim, readonly string[]>>>, tools: Boundary['tools'], doubt: boolean): Boundary[] =>
+  Object.entries(moments).flatMap(([victim, abouts]) => abouts.flatMap((about) => SERVICE_POINTS.map((point) => ({ victim: victim as Victim, point: `${victim}.${point}`, about, tools, doubt, back: true }))));
 
 const worker = (point: string, about: string, tools: Boundary['tools'], doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt });
+const COMMITTED_BACK = { pure: nothing, idempotent: free, irreversible: 'irreversible-answered' } as const;
+const back = (point: string, about: string, tools: Boundary['tools'] = ANSWERED): Boundary => ({ victim: 'worker', point, about, tools, back: true });
+
+/** How a boundary is called: of an answer's messages the type, and whose they are. */
+function nameOf({ point, about, back = false }: Boundary): string {
+  if (!back) return `${point} ${about === '1' ? 'call' : about}`;
+  const [type = about] = about.split('/');
+  return `${point} ${about === ANSWER ? 'answer' : type === about ? type : `${type} of an answer`}`;
+}
 
 const BOUNDARIES: readonly Boundary[] = [
   ...ofService('orchestrator'),
@@ -102,26 +111,25 @@ const BOUNDARIES: readonly Boundary[] = [
   worker('local.after-call', '1', LOCAL),
   worker('host.before-probe', '1', CASES, true),
   worker('host.after-probe', '1', CASES, true),
-  ...ofPlan('compensation'),
-  ...ofPlan('orchestrator'),
-  ...ofPlan('ledger'),
-  ...ofPlan('reconciliation'),
-  ...['before-publish', 'after-publish'].map((point) => answering(`worker.${point}`, 'EffectReported')),
-  ...['before-commit', 'after-commit'].map((point) => answering(`host.${point}`, '1~1', { ...ANSWERED, idempotent: free })),
-  ...['before-call', 'after-call', 'after-report'].map((point) => answering(`host.${point}`, '1~1')),
-  ...['before-probe', 'after-probe'].map((point) => answering(`host.${point}`, '1~1', { ...ANSWERED, idempotent: 'answered-once' }, true)),
+  ...wayBack(WAY_BACK, ANSWERED, false),
+  ...wayBack(WAY_BACK_IN_DOUBT, ANSWERED_IN_DOUBT, true),
+  ...['before-publish', 'after-publish'].map((point) => back(`worker.${point}`, `EffectReported/${ANSWER}`)),
+  back('host.before-commit', ANSWER, COMMITTED_BACK),
+  back('host.after-commit', ANSWER, COMMITTED_BACK),
+  ...['host.before-call', 'host.after-call', 'host.after-report', 'host.before-probe', 'host.after-probe'].map((point) => back(point, ANSWER)),
 ];
 
 /** Every process × boundary × effect class × delivery, with those that can't be and why. */
 export function crashCells(): { readonly cells: CrashCell[]; readonly none: NoCell[] } {
   const cells: CrashCell[] = [];
   const none: NoCell[] = [];
-  for (const { victim, point, about, tools, doubt = false, answered = false } of BOUNDARIES) {
-    const boundary = `${point} ${about === '1' ? 'call' : about === '1~1' ? 'answer' : answered && victim !== 'compensation' ? `${about} of an answer` : about}`;
+  for (const each of BOUNDARIES) {
+    const { victim, point, about, tools, doubt = false, back: answered = false } = each;
+    const boundary = nameOf(each);
     for (const effect of EFFECTS) {
       const tool = tools[effect];
       if (typeof tool !== 'string') none.push({ name: `${boundary} ${effect}`, because: tool.not });
-      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, answered, delivery });
+      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, back: answered, delivery });
     }
   }
   return { cells, none };

@@ -94,7 +94,7 @@ export async function crashProcess(ground: Ground, victim: Victim, cells: readon
   const armedFor = (some: readonly CrashCell[], round: number): Armed[] =>
     some.map((cell) => {
       const run = `${victim}-${cells.indexOf(cell)}-${cell.effect}-${cell.delivery}-${round}`;
-      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, answered: cell.answered }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
+      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, back: cell.back }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
     });
   const armed = Array.from({ length: ROUNDS_MAX }, (_, round) => armedFor(cells, round)).flat();
   const process = new ArmedProcess(ground.victim(victim), armed);

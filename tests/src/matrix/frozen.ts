@@ -2,7 +2,7 @@ import { topics } from '@holdfast/protocol';
 import type { ServiceName } from '../support/stack.js';
 import { SERVICES } from '../support/stack.js';
 import type { Ground } from './ground.js';
-import { loadOf, underLoad, type Case } from './load.js';
+import { loadOf, ofService, underLoad, type Case } from './load.js';
 import type { Arrival } from './sink.js';
 
 const FROZEN_RUNS = 12;
@@ -60,7 +60,7 @@ const service = (which: ServiceName): Case => ({
     const other = await ground.startInstance(which);
     try {
       await ground.until('the other instance has lanes', async () => (await epochs(ground, which)) > before);
-      return await underLoad(ground, name, loadOf(`frozen-${which}`, { doubt: which === 'reconciliation' }), async () => {
+      return await underLoad(ground, name, loadOf(`frozen-${which}`, ofService(which)), async () => {
         const now = await epochs(ground, which);
         frozen.signal('SIGSTOP');
         const since = Date.now();

@@ -8,6 +8,8 @@ import type { Victim } from './cells.js';
 import { Copier } from './delivery.js';
 import { Sink } from './sink.js';
 
+const unseen: RunView = { endedAt: null, ending: null, blocked: false, standing: null };
+
 const WORKER = fileURLToPath(new URL('../../dist/matrix/matrix-worker.js', import.meta.url));
 const SERVICE = (name: ServiceName): string => fileURLToPath(new URL(`../../../services/${name}/dist/main.js`, import.meta.url));
 
@@ -17,8 +19,8 @@ export interface RunPlan {
   readonly tool: string;
   readonly steps: number;
   readonly doubt?: boolean;
-  /** It has all of it answered in the end, and it is its answers that are in doubt. */
-  readonly answered?: boolean;
+  /** It fails after its calls, and each is answered; `doubt` is then of the first answer. */
+  readonly back?: boolean;
   readonly ms?: number;
   readonly gate?: string;
   /** Bytes that its arguments carry about, in hexadecimal. */
@@ -31,6 +33,8 @@ export interface RunView {
   ending: Json;
   /** It stands before an unknown outcome. */
   blocked: boolean;
+  /** What its latest plan came to, and how each effect stands by it. */
+  standing: { readonly status: string; readonly effects: readonly { readonly step: string; readonly standing: string }[] } | null;
 }
 
 export interface GroundOptions {
@@ -119,10 +123,10 @@ export class Ground {
     await this.stack.producer.send({
       topic: topics.agentIntents,
       acks: -1,
-      messages: plans.map(({ run, tool, steps, doubt = false, ms = 0, gate = null, pad = '', answered = false }) => ({
+      messages: plans.map(({ run, tool, steps, doubt = false, back = false, ms = 0, gate = null, pad = '' }) => ({
         key: run,
         headers: { ce_type: 'StartRun' },
-        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, ms, gate, pad, answered } }),
+        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, back, ms, gate, pad } }),
       })),
     });
   }
@@ -132,18 +136,25 @@ export class Ground {
     for (; this.#scanned < seen.length; this.#scanned += 1) {
       const record = seen[this.#scanned];
       if (record?.topic !== topics.runEvents) continue;
-      const { type, subject } = record.envelope;
-      const view = this.#views.get(subject) ?? { endedAt: null, ending: null, blocked: false };
+      const { data, envelope: { type, subject } } = record;
+      const view = this.#views.get(subject) ?? { ...unseen };
       this.#views.set(subject, view);
-      if (type === 'RunFinished') Object.assign(view, { endedAt: Date.now(), ending: record.data['ending'] ?? null, blocked: false });
+      if (type === 'RunFinished') Object.assign(view, { endedAt: Date.now(), ending: data['ending'] ?? null, blocked: false });
+      else if (type === 'RunCompensated') Object.assign(view, { endedAt: Date.now(), standing: data });
       else if (type === 'RunBlocked') view.blocked = true;
       else if (type === 'EffectSettled' || type === 'StepReleased') view.blocked = false;
     }
-    return this.#views.get(run) ?? { endedAt: null, ending: null, blocked: false };
+    return this.#views.get(run) ?? unseen;
+  }
+
+  /** Its last word is said: of one that goes back, how all that it did stands. */
+  hasEnded({ run, back = false }: RunPlan): boolean {
+    const { endedAt, standing } = this.view(run);
+    return endedAt !== null && (!back || standing !== null);
   }
 
   allEnded(plans: readonly RunPlan[]): boolean {
-    return plans.every(({ run }) => this.view(run).endedAt !== null);
+    return plans.every((plan) => this.hasEnded(plan));
   }
 
   /** Calls of the world so far, of runs whose id begins so. */

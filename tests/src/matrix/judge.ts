@@ -1,5 +1,5 @@
 import type { Json } from '@holdfast/protocol';
-import type { Ground, RunPlan } from './ground.js';
+import type { Ground, RunPlan, RunView } from './ground.js';
 import type { Arrival } from './sink.js';
 import type { Row } from './table.js';
 
@@ -26,6 +26,23 @@ function expiredAt(ending: Json): number | null {
   return status === 'failed' && failure?.class === 'expired' && step !== undefined ? Number(step) : null;
 }
 
+/** What is said of a run that went back: each of its effects is answered, and nothing else is counted. */
+function standingFaults(run: string, steps: number, { ending, standing }: RunView): string[] {
+  const { status } = (ending ?? {}) as { status?: string };
+  const all = Array.from({ length: steps }, (_, n) => `${n + 1} compensated`).join(', ');
+  const said = standing?.effects.map((effect) => `${effect.step} ${effect.standing}`).join(', ');
+  return [...(status === 'failed' ? [] : [`${run} ended otherwise: ${JSON.stringify(ending)}`]), ...(standing?.status === 'compensated' && said === all ? [] : [`${run} is ${standing?.status ?? 'nowhere'}: ${said ?? ''}`])];
+}
+
+/** No step in the world but the run's own and the one answer to each; and none is answered before what came after it. */
+function orderFaults(run: string, steps: number, arrivals: readonly Arrival[]): string[] {
+  const known = new Set(Array.from({ length: steps }, (_, n) => [`${n + 1}`, `${n + 1}~1`]).flat());
+  const faults = [...new Set(arrivals.map(({ step }) => step))].filter((step) => !known.has(step)).map((step) => `${run}/${step} is no step of it`);
+  const first = (step: number): number => arrivals.findIndex((arrival) => arrival.accepted && arrival.step === `${step}~1`);
+  for (let step = 2; step <= steps; step += 1) if (first(step) > first(step - 1) && first(step - 1) >= 0) faults.push(`${run}/${step - 1} was answered before ${run}/${step}`);
+  return faults;
+}
+
 /** What one step shows in the world. */
 function stepFaults(name: string, arrivals: readonly Arrival[]): { duplicates: number; lost: number; faults: string[] } {
   const accepted = arrivals.filter((arrival) => arrival.accepted);
@@ -39,14 +56,16 @@ function stepFaults(name: string, arrivals: readonly Arrival[]): { duplicates: n
 }
 
 /**
- * Judges runs from the outside sink: every step there, irreversible ones once, each under one key, and so whatever answers them;
+ * Judges runs from the outside sink: every step there, irreversible ones once, each under one key;
  * the run completed, and what it returned is what the world gave. Calls that the world itself refused,
- * because a probe had voided them, are no second effect.
+ * because a probe had voided them, are no second effect. A run that goes back has failed, each of its steps has one answer
+ * there, the last first, and it says so.
  */
 export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = false } = {}): Judgement {
   let [duplicates, lost, unknownLeft, calls, steps, expired] = [0, 0, 0, 0, 0, 0];
   const faults: string[] = [];
-  for (const { run, steps: wanted, answered = false } of plans) {
+  for (const plan of plans) {
+    const { run, steps: wanted, back = false } = plan;
     const view = ground.view(run);
     const arrivals = ground.sink.arrivals.filter((arrival) => arrival.run === run);
     calls += arrivals.length;
@@ -57,27 +76,31 @@ export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = f
       if (arrivals.some(({ step }) => Number(step) >= cut)) faults.push(`${run} was told that nothing was fired at step ${cut}, and the world has seen it`);
     }
     const counted = cut === null ? wanted : cut - 1;
-    steps += answered ? 2 * counted : counted;
-    if (view.endedAt === null) {
+    steps += counted;
+    if (!ground.hasEnded(plan)) {
       if (view.blocked) unknownLeft += 1;
       else lost += 1;
       faults.push(`${run} ${view.blocked ? 'stands before an unknown outcome' : 'has no end'}`);
-    } else if (output === null && cut === null) faults.push(`${run} ended otherwise: ${JSON.stringify(view.ending)}`);
+    } else if (back) faults.push(...standingFaults(run, wanted, view));
+    else if (output === null && cut === null) faults.push(`${run} ended otherwise: ${JSON.stringify(view.ending)}`);
     for (let step = 1; step <= counted; step += 1) {
       const here = arrivals.filter((arrival) => arrival.step === String(step));
-      if (view.endedAt === null && here.length === 0) continue; // Its run is counted as lost already.
+      if (!ground.hasEnded(plan) && here.length === 0) continue; // Its run is counted as lost already.
       const found = stepFaults(`${run}/${step}`, here);
       duplicates += found.duplicates;
       lost += found.lost;
       faults.push(...found.faults);
-      if (answered && view.endedAt !== null) {
-        const found = stepFaults(`the answer to ${run}/${step}`, arrivals.filter((arrival) => arrival.step.startsWith(`${step}~`)));
-        duplicates += found.duplicates;
-        lost += found.lost;
-        faults.push(...found.faults);
-      }
       if (output !== null && !here.some(({ id, accepted }) => accepted && id === output[step - 1])) faults.push(`${run}/${step} returned ${JSON.stringify(output[step - 1])}, which the world did not give it`);
+      if (!back) continue;
+      const answers = arrivals.filter((arrival) => arrival.step === `${step}~1`);
+      const gone = stepFaults(`the answer to ${run}/${step}`, answers);
+      duplicates += gone.duplicates;
+      lost += gone.lost;
+      faults.push(...gone.faults);
+      steps += 1;
+      if (answers.some(({ of }) => !here.some(({ id, accepted }) => accepted && id === of))) faults.push(`what answers ${run}/${step} names another effect`);
     }
+    if (back) faults.push(...orderFaults(run, wanted, arrivals));
   }
   return { duplicates, lost, unknownLeft, amplification: steps === 0 ? 0 : calls / steps, faults, expired };
 }

@@ -1,4 +1,5 @@
 import type { Ground, RunPlan } from './ground.js';
+import type { Victim } from './cells.js';
 import { judge, rowOf } from './judge.js';
 import type { Row } from './table.js';
 
@@ -26,6 +27,9 @@ export function loadOf(kind: string, about: Partial<RunPlan> = {}, runs = RUNS):
   const prefix = `${kind}-${loads}`;
   return Array.from({ length: runs }, (_, n) => ({ run: `${prefix}-${n}`, tool: TOOLS[n % TOOLS.length] ?? TOOLS[0], steps: STEPS, ms: 100, ...about }));
 }
+
+/** Runs that give a service something to do. */
+export const ofService = (service: Victim): Partial<RunPlan> => (service === 'compensation' ? { tool: 'irreversible-answered', back: true } : { doubt: service === 'reconciliation' });
 
 export const prefixOf = (plans: readonly RunPlan[]): string => (plans[0]?.run ?? '').replace(/\d+$/, '');
 

@@ -20,10 +20,12 @@ const args = z.object({
   /** Waits at this gate of the sink after the call. */
   gate: z.string().nullable(),
   pad: z.string().optional(),
-  /** The same of what answers it. */
-  doubtAnswer: z.boolean().optional(),
+  /** The same doubt, of what answers it. */
+  doubtBack: z.boolean().optional(),
 });
 type Args = z.infer<typeof args>;
+const answerArgs = z.object({ of: z.number(), doubt: z.boolean() });
+type AnswerArgs = z.infer<typeof answerArgs>;
 const Fired = z.union([z.object({ id: z.number() }), z.object({ voided: z.literal(true) })]);
 
 const execute =
@@ -43,7 +45,7 @@ const execute =
 
 const probe = {
   sealing: true,
-  ask: async (_: Args, { operationKey, attempt }: { operationKey: string; attempt: number }) => {
+  ask: async (_: unknown, { operationKey, attempt }: { operationKey: string; attempt: number }) => {
     const { id } = await ask({ op: 'ask', key: operationKey, attempt }, z.object({ id: z.number().nullable() }));
     return id === null ? notApplied('the sink has voided it') : applied(id, `arrival ${id}`);
   },
@@ -56,57 +58,63 @@ const shared = { version: '1', input: args, output: z.number(), retry };
 /** A limit on how many are under way makes a tool the ledger's to grant. */
 const granted = { concurrency: 500 };
 
-const once = { retry: { ...retry, attemptsMax: 1 } };
-const answers = [
-  defineTool({ ...shared, ...granted, name: 'answer-idempotent', effect: 'idempotent', probe, execute: execute('idempotent') }),
-  defineTool({ ...shared, ...granted, ...once, name: 'answer-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
-  defineTool({ ...shared, name: 'answer-irreversible', effect: 'irreversible', probe, owner: 'tests', execute: execute('irreversible') }),
-];
-/** Fired by the worker that asks, and answered by a tool that the ledger grants. */
-const answered = answers.map((tool) =>
-  defineTool({
-    ...shared,
-    name: tool.name.replace('answer', 'answered'),
-    effect: 'idempotent',
-    execute: execute('idempotent'),
-    compensate: { tool, args: { n: { from: 'args', at: '/n' }, doubt: { from: 'args', at: '/doubtAnswer' }, ms: { value: 0 }, gate: { value: null } } },
-  }),
-);
-
 const tools: readonly ToolDefinition<typeof args, z.ZodNumber>[] = [
-  ...answers,
-  ...answered,
   defineTool({ ...shared, name: 'pure-local', effect: 'pure', execute: execute('pure') }),
   defineTool({ ...shared, ...granted, name: 'pure-granted', effect: 'pure', execute: execute('pure') }),
   defineTool({ ...shared, name: 'idempotent-local', effect: 'idempotent', execute: execute('idempotent') }),
   defineTool({ ...shared, ...granted, name: 'idempotent-granted', effect: 'idempotent', execute: execute('idempotent') }),
   // With one attempt only, a doubt is a case.
-  defineTool({ ...shared, ...granted, ...once, name: 'idempotent-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
+  defineTool({ ...shared, ...granted, retry: { ...retry, attemptsMax: 1 }, name: 'idempotent-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
   defineTool({ ...shared, name: 'irreversible-granted', effect: 'irreversible', probe, owner: 'tests', execute: execute('irreversible') }),
 ];
-const byName = new Map(tools.map((tool) => [tool.name, tool]));
+const answering =
+  (effect: 'idempotent' | 'irreversible') =>
+  async ({ of, doubt }: AnswerArgs, { run, step, operationKey, attempt, fence }: ToolContext): Promise<number> => {
+    const fired = await ask({ op: 'fire', run, step, key: operationKey, attempt, fence, effect, worker: me, of }, Fired);
+    if ('voided' in fired) throw new Failed({ class: 'transient', message: 'a probe has voided this attempt', notApplied: true });
+    if (doubt && attempt === 1) throw new MayHaveApplied('the answer was lost');
+    return fired.id;
+  };
+
+/** Many answers at once are in doubt here, which is no outage: none opens a breaker, behind which the others would wait. */
+const answer = { version: '1', input: answerArgs, output: z.number(), retry, probe, owner: 'tests', breaker: { failures: 1000 } };
+const answers = [
+  defineTool({ ...answer, ...granted, name: 'idempotent-answer', effect: 'idempotent', execute: answering('idempotent') }),
+  defineTool({ ...answer, ...granted, retry: { ...retry, attemptsMax: 1 }, name: 'idempotent-answer-once', effect: 'idempotent', execute: answering('idempotent') }),
+  defineTool({ ...answer, name: 'irreversible-answer', effect: 'irreversible', execute: answering('irreversible') }),
+];
+const answeredTools = answers.map((tool) =>
+  defineTool({
+    ...shared,
+    ...granted,
+    name: tool.name.replace('answer', 'answered'),
+    effect: tool.effect === 'irreversible' ? 'irreversible' : 'idempotent',
+    probe,
+    owner: 'tests',
+    compensate: { tool, args: { of: { from: 'result', at: '' }, doubt: { from: 'args', at: '/doubtBack' } } },
+    execute: execute(tool.effect === 'irreversible' ? 'irreversible' : 'idempotent'),
+  }),
+);
+const byName = new Map([...tools, ...answeredTools].map((tool) => [tool.name, tool]));
 
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), ms: z.number(), gate: z.string().nullable(), pad: z.string().default(''), answered: z.boolean().default(false) }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), back: z.boolean().default(false), ms: z.number(), gate: z.string().nullable(), pad: z.string().default('') }),
   output: z.array(z.number()),
-  run: async (run, { tool: name, steps, doubt, ms, gate, pad, answered: isAnswered }) => {
+  run: async (run, { tool: name, steps, doubt, back, ms, gate, pad }) => {
     const tool = byName.get(name);
     if (tool === undefined) throw new Error(`no tool ${name}`);
     const ids: number[] = [];
-    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, ...(isAnswered ? { doubt: false, doubtAnswer: doubt && n === 1 } : { doubt: doubt && n === 1 }), ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
-    if (isAnswered) {
-      const { status } = await run.rollback({ to: 'start' });
-      if (status !== 'compensated') throw new Error(`what it did is ${status}`);
-    }
+    for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && !back && n === 1, ...(back ? { doubtBack: doubt && n === steps } : {}), ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
+    if (back) throw new Error('no way on: all of it goes back');
     return ids;
   },
 });
 
 await serve({
   agents: [cell],
-  tools,
+  tools: [...tools, ...answers, ...answeredTools],
   brokers: env.HOLDFAST_BROKERS.split(','),
   worker: env.MATRIX_WORKER,
   sessionTimeoutMs: env.HOLDFAST_SESSION_TIMEOUT_MS,

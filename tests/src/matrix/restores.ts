@@ -2,7 +2,7 @@ import { rebuildService } from '@holdfast/cli';
 import { createDatabase } from '@holdfast/deploy';
 import { entryOf, SERVICES, type ServiceName } from '../support/stack.js';
 import type { Ground, RunPlan } from './ground.js';
-import { loadOf, prefixOf, underLoad, type Case, type Disturbed } from './load.js';
+import { loadOf, ofService, prefixOf, underLoad, type Case, type Disturbed } from './load.js';
 
 /** An attempt that a lost journal had sent is not sent again: its own deadline ends it. */
 const WITHIN_MS = 240_000;
@@ -19,7 +19,7 @@ async function rebuilt(ground: Ground, service: ServiceName): Promise<Disturbed>
   return { since: Date.now(), manualActs: 1 };
 }
 
-const plansFor = (kind: string, service: ServiceName): RunPlan[] => loadOf(`${kind}-${service}`, { doubt: service === 'reconciliation' });
+const plansFor = (kind: string, service: ServiceName): RunPlan[] => loadOf(`${kind}-${service}`, ofService(service));
 
 const lost = (service: ServiceName): Case => ({
   name: `database of the ${service} dropped and rebuilt`,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
 import { z } from 'zod';
 
-const Fire = z.object({ op: z.literal('fire'), run: z.string(), step: z.string(), key: z.string(), attempt: z.number(), fence: z.number(), effect: z.enum(['pure', 'idempotent', 'irreversible']), worker: z.string() });
+const Fire = z.object({ op: z.literal('fire'), run: z.string(), step: z.string(), key: z.string(), attempt: z.number(), fence: z.number(), effect: z.enum(['pure', 'idempotent', 'irreversible']), worker: z.string(), /** The arrival that this one answers. */ of: z.number().optional() });
 const Ask = z.object({ op: z.literal('ask'), key: z.string(), attempt: z.number() });
 const Gate = z.object({ op: z.literal('gate'), name: z.string() });
 const Request = z.discriminatedUnion('op', [Fire, Ask, Gate]);

@@ -1,5 +1,5 @@
 import { serviceSource, type Message } from '@holdfast/protocol';
-import { crashPoint } from '../crash-point.js';
+import { crashPoint, inHand } from '../crash-point.js';
 import type { Assignment, LaneGroup, LogRecord } from '../ports.js';
 import { JournalReplaced, type LaneWrite, type LockedStore } from '../store/types.js';
 import { pause } from '../system.js';
@@ -244,7 +244,7 @@ export class Loop<State, Event extends Message> {
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
-    const about = (): string[] => writes.flatMap(({ rows }) => rows.map(({ stream, type }) => `${stream}/${type}`));
+    const about = (): string[] => writes.flatMap(({ rows }) => rows.flatMap(({ stream, type, data }) => inHand(stream, type, data)));
     if (decided) crashPoint(`${service.name}.before-commit`, about);
     const held = await this.#write(works, writes, locked);
     const committedAt = clock.now();

@@ -1,7 +1,7 @@
 import { encodeHeaders, topics } from '@holdfast/protocol';
 import type { Clock, LogWriter, Outgoing } from '../ports.js';
 import type { JournalRow } from '../store/types.js';
-import { crashPoint } from '../crash-point.js';
+import { crashPoint, inHand } from '../crash-point.js';
 import { pause } from '../system.js';
 
 /** Topics that outsiders write. */
@@ -88,7 +88,7 @@ export class Publisher {
     let retryMs = RETRY_FIRST_MS;
     while (this.#queue.length > 0 && !this.#closed) {
       const rows = this.#queue.slice(0, ROWS_PER_PRODUCE);
-      const about = (): string[] => rows.map(({ stream, type }) => `${stream}/${type}`);
+      const about = (): string[] => rows.flatMap(({ stream, type, data }) => inHand(stream, type, data));
       crashPoint(`${this.#options.service}.before-publish`, about);
       try {
         await this.#options.writer.publish(rows.map((row) => toOutgoing(row, this.#options.source)));

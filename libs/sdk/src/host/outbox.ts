@@ -38,6 +38,13 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MOST_MS = 5000;
 const HEADER_BYTES = 600;
 
+/** What a record is to a crash point: its run and type, and with its step where it has one. */
+function inHand({ key, headers, value }: Outgoing): string[] {
+  const name = `${key}/${String(headers['ce_type'])}`;
+  const { step } = JSON.parse(value) as { readonly step?: unknown };
+  return typeof step === 'string' ? [name, `${name}/${step}`] : [name];
+}
+
 interface Waiting {
   left: number;
   readonly wanted: (() => boolean) | undefined;
@@ -155,7 +162,7 @@ export class Outbox {
 
   async #publish(units: readonly Unit[]): Promise<void> {
     const { writer, crashPoint } = this.#parts;
-    const about = (): string[] => units.map(({ record }) => `${record.key}/${String(record.headers['ce_type'])}`);
+    const about = (): string[] => units.flatMap(({ record }) => inHand(record));
     crashPoint?.('worker.before-publish', about);
     await writer.publish(units.map(({ record }) => record));
     crashPoint?.('worker.after-publish', about);

@@ -5,7 +5,7 @@ import { completed, wholeAmount } from './arguments.js';
 import type { Command, IgnoreReason, Looking, PlanCommand, PlanDecision } from './commands.js';
 import { covers, isBeyond, mayStand } from './order.js';
 import { compensate, decideCompensation } from './people.js';
-import { evolve, lastPart, noPlans, openPlan, type Ordered, type PlanEvent, type Registered, type RunPlans } from './plan.js';
+import { evolve, lastPart, noPlans, openPlan, type Known, type Ordered, type PlanEvent, type Registered, type RunPlans } from './plan.js';
 import { answeredAmount } from './standing.js';
 
 export function decide(command: PlanCommand, run: RunPlans): PlanDecision {
@@ -66,11 +66,13 @@ function begunLate(run: RunPlans, { step, tool, how }: Registered, looking: Look
 /** The run is over, and what it did is not to stand. */
 const isUndone = ({ ending }: RunPlans): boolean => ending !== null && ending.ending !== 'completed' && ending.ending !== 'completed_partially';
 
+/** What has succeeded stays so in the ledger, whatever is said of it later; and what has an end is never in doubt again, unless it is taken up again. */
+const stands = (known: Known | null | undefined, said: Known['status']): boolean => known?.status === 'succeeded' || (said === 'unknown' && known !== null && known !== undefined && known.status !== 'unknown');
+
 function note({ noted, ...looking }: Command<'note'>, run: RunPlans): PlanDecision {
   const { step, version, status } = noted;
   const before = run.known.get(step);
-  // What has succeeded stays so in the ledger, whatever is said of it later.
-  if (before !== undefined && (before.version >= version || before.status === 'succeeded')) return ignore('noted_before');
+  if (stands(before, status) || (before?.version ?? -1) >= version) return ignore('noted_before');
   const event = EffectNoted(noted);
   const late = status === 'succeeded' ? landedLate(evolve(run, event), step, looking) : null;
   return andOn(late === null ? [event] : [event, late], run, looking);
@@ -99,7 +101,7 @@ function noteAnswer({ noted, changedSince, ...looking }: Command<'note_answer'>,
   if (ordered === null || status === 'not_ours') return ignore('effect_unknown');
   const { of, part } = ordered;
   // What was said of attempts before it was taken up again is known.
-  if ((part.known?.version ?? -1) >= version || (attempt <= part.after && status !== 'succeeded')) return ignore('noted_before');
+  if (stands(part.known, status) || (part.known?.version ?? -1) >= version || (attempt <= part.after && status !== 'succeeded')) return ignore('noted_before');
   const precondition = run.effects.get(of)?.how?.precondition !== undefined;
   return andOn([CompensationNoted({ ...noted, plan: part.plan, of, status, ...(changedSince && precondition ? { changedSince } : {}) })], run, looking);
 }
