@@ -1,8 +1,9 @@
 import { describe, expect, test } from '@jest/globals';
 import { ignore, record } from '@holdfast/kernel';
-import { RunCompensated, RunCompensating, RunFinished, WaitStarted, type MessageOf, type PlanConcluded, type PlanScope } from '@holdfast/protocol';
+import { RunCancelRequested, RunCompensated, RunCompensating, RunFinished, WaitStarted, type MessageOf, type PlanConcluded, type PlanScope } from '@holdfast/protocol';
 import { notCompensable } from '../src/domain/answering.js';
 import { phaseOf } from '../src/domain/run.js';
+import { dueAt, dueEvents } from '../src/domain/waiting.js';
 import { accepted, asked, at, contract, failure, given, known, s } from './kit.js';
 
 type Concluded = MessageOf<typeof PlanConcluded>['data'];
@@ -32,6 +33,20 @@ describe('a run that is over', () => {
 
 describe('a run under way', () => {
   const waiting = WaitStarted({ step: s('2'), wait: { kind: 'compensation', scope: { kind: 'run' } }, since: at, onDeadline: { action: 'expire' } });
+
+  test.each([{ action: 'expire' }, { action: 'complete_partially', because: 'as it is' }, { action: 'compensate' }] as const)('that is being cancelled is not moved by what it waits for: $action', (onDeadline) => {
+    const before = [accepted(), asked('1', 'refund'), WaitStarted({ step: s('2'), wait: { kind: 'compensation', scope: { kind: 'run' } }, since: at, deadline: at + 5, onDeadline })];
+    const cancelled = RunCancelRequested({ by: { name: 'ada', roles: ['operator'] }, reason: 'a mistake', scope: 'run', manner: 'graceful', command: 'c1', at });
+    expect(dueEvents(known(given(...before).state()), at + 5)).not.toEqual([]);
+    expect(dueAt(known(given(...before).state()))).toBe(at + 5);
+    expect(dueEvents(known(given(...before, cancelled).state()), at + 5)).toEqual([]);
+    expect(dueAt(known(given(...before, cancelled).state()))).not.toBe(at + 5);
+  });
+
+  test('that is being cancelled does not go on', () => {
+    const cancelled = RunCancelRequested({ by: { name: 'ada', roles: ['operator'] }, reason: 'a mistake', scope: 'run', manner: 'graceful', command: 'c1', at });
+    expect(given(accepted(), asked('1', 'refund'), waiting, cancelled).when({ type: 'compensated', at, concluded: concluded({ waits: [s('2')] }) })).toEqual(ignore('already_settled'));
+  });
 
   test('goes on once what it waits for is answered', () => {
     const decision = given(accepted(), asked('1', 'refund'), waiting).when({ type: 'compensated', at, concluded: concluded({ waits: [s('2')] }) });

@@ -17,6 +17,8 @@ export function compensated({ at, concluded }: Command<'compensated'>, run: Know
   const { plan, status, effects, waits } = concluded;
   const told = run.compensation !== null && (run.compensation.plan > plan || (run.compensation.plan === plan && run.compensation.status !== 'compensating'));
   if (run.status === 'ended') return told ? ignore('duplicate') : record(RunCompensated({ plan, status, effects }));
+  // Cancelled, it moves no more: what it did is answered as a whole.
+  if (run.cancel !== null) return ignore('already_settled');
   const value = { status, effects, again: effects.map(({ step, tool }) => ({ step, tool: tool.name, key: calledUnder(run, step) })) } as unknown as Json;
   const ended = waits.flatMap((step) => {
     const wait = run.steps.get(step);

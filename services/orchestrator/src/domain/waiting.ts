@@ -30,7 +30,7 @@ export function dueEvents(run: KnownRun, at: Instant): RunEvent[] {
     }
   };
   if (run.status !== 'open') return events;
-  for (const wait of openWaits(run)) {
+  for (const wait of duringLife(run)) {
     if (wait.nextAt !== null && at >= wait.nextAt) add(...waitDue(now, wait, at));
     if (now.status !== 'open') return events;
   }
@@ -65,12 +65,15 @@ export const isCancelledOut = (run: KnownRun): boolean => run.status !== 'ended'
 /** From when on nobody is waited for any more to tell the ends of a cancelled run's local calls. */
 const unheardAt = (run: KnownRun): Instant | null => (run.cancel !== null && localSteps(run).length > 0 ? run.cancel.at + LOCAL_ENDS_MAX_MS : null);
 
+/** Waits that time may end: once a run is cancelled only what is in flight ends, and no deadline of a wait ends the run otherwise. */
+const duringLife = (run: KnownRun): WaitStep[] => (run.cancel === null ? openWaits(run) : []);
+
 /** When the run needs attention by itself. */
 export function dueAt(run: KnownRun, stuckAfterMs: number = STUCK_AFTER_MS): Instant | null {
   if (run.status !== 'open') return null;
   // Only a rebuild leaves it so: what ended it was lost with the old journal.
   if (isCancelledOut(run)) return 0;
-  return earliest(run.queued?.expiresAt ?? null, runOverAt(run), wallTimeNearAt(run), unheardAt(run), stuckAt(run, stuckAfterMs), ...openWaits(run).map(({ nextAt }) => nextAt));
+  return earliest(run.queued?.expiresAt ?? null, runOverAt(run), wallTimeNearAt(run), unheardAt(run), stuckAt(run, stuckAfterMs), ...duringLife(run).map(({ nextAt }) => nextAt));
 }
 
 function waitDue(run: KnownRun, wait: WaitStep, at: Instant): RunEvent[] {
