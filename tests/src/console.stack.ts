@@ -318,6 +318,8 @@ test('every page is there for everybody: light and dark, wide and 400 px, withou
       if (of !== small || SHORT) found.push(...(await barriers(of, colorScheme === 'light' ? 'all' : 'contrast')).map((barrier) => `${where}, ${colorScheme}: ${barrier}`));
       if (shots !== undefined) await of.screenshot({ path: path.join(shots, `${name}-${of === small ? 'small' : 'wide'}-${colorScheme}.png`), fullPage: true });
     }
+    // What follows `hf_`, twelve digits and `_` opens the gateway.
+    if ((await of.content()).includes(key.slice(16))) found.push(`${where} shows the key`);
     const width = await of.evaluate<number>('document.documentElement.scrollWidth');
     if (of === small && width > 400) found.push(`${where} is ${width} px wide on 400`);
   };
