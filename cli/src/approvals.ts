@@ -1,7 +1,7 @@
-import { fold } from '@holdfast/kernel';
 import { topics, type Json } from '@holdfast/protocol';
-import { absent, evolve, openWaits, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { openWaits } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
+import { runOf } from './run-of.js';
 
 /** An approval that somebody must decide. Times are RFC 3339. */
 export interface ApprovalRow {
@@ -27,7 +27,7 @@ export interface ApprovalRow {
 export async function listApprovals(brokers: readonly string[], filter: { role?: string | undefined; run?: string | undefined; tenant?: string | undefined } = {}): Promise<ApprovalRow[]> {
   const rows: ApprovalRow[] = [];
   for (const { stream, events } of (await readStreams(brokers, topics.runEvents, filter.run)).values()) {
-    const run: Run = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+    const run = runOf({ events });
     if (run.status !== 'open' || (filter.tenant !== undefined && run.tenant !== filter.tenant)) continue;
     for (const { step, since, deadline, wait } of openWaits(run)) {
       if (wait.kind !== 'approval' || (filter.role !== undefined && !wait.approvers.includes(filter.role))) continue;

@@ -1,9 +1,8 @@
-import { fold } from '@holdfast/kernel';
 import { brakeKey, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
-import { absent, evolve, type RunEvent } from '@holdfast/orchestrator';
 import { partitionsOf } from '@holdfast/runtime/kafka';
 import { readStreams } from './audit/read-events.js';
 import { command } from './operator.js';
+import { runOf } from './run-of.js';
 
 export interface BrakeView {
   readonly brake: string;
@@ -21,7 +20,7 @@ export async function readBrakes(brokers: readonly string[]): Promise<BrakeView[
   const found = new Map<string, BrakeView>();
   for (const { stream, events } of (await readStreams(brokers, topics.runEvents)).values()) {
     if (!STREAM.test(stream)) continue;
-    const state = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+    const state = runOf({ events });
     if (state.status !== 'brakes') continue;
     for (const [brake, { by, reason, command: id }] of state.set) {
       const at = events.findLast(({ data }) => data !== null && typeof data === 'object' && 'command' in data && data['command'] === id)?.envelope.time ?? 0;

@@ -1,7 +1,7 @@
-import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, openWaits, phaseOf, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { openWaits, phaseOf } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
+import { runOf } from './run-of.js';
 
 /** A run in a list. Times are RFC 3339. */
 export interface RunRow {
@@ -31,7 +31,7 @@ const iso = (at: number): string => new Date(at).toISOString();
 export async function listRuns(brokers: readonly string[], filter: RunFilter = {}): Promise<RunRow[]> {
   const rows: RunRow[] = [];
   for (const { stream, events } of (await readStreams(brokers, topics.runEvents)).values()) {
-    const run: Run = fold(evolve, absent, events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+    const run = runOf({ events });
     const [first] = events;
     const last = events.at(-1);
     if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes' || first === undefined || last === undefined) continue;

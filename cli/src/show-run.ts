@@ -1,14 +1,14 @@
-import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type RunEvent, type StepState } from '@holdfast/orchestrator';
+import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
+import { runOf } from './run-of.js';
 
 /** A run's checkpoint: all that is known of it, from its events alone; null when there are none. */
 export async function showRun(brokers: readonly string[], id: string): Promise<Record<string, unknown> | null> {
   const stream = (await readStreams(brokers, topics.runEvents, id)).get(id);
   if (stream === undefined) return null;
-  const run = fold(evolve, absent, stream.events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));
+  const run = runOf(stream);
   if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return null;
   const numbers = [...run.steps.keys()].map((step) => Number(step.split('.')[0]));
   const cursor = numbers.length === 0 ? 0 : Math.max(...numbers);

@@ -5,6 +5,7 @@ import ms from 'ms';
 import { CliError, EXIT } from '../failure.js';
 import { print, table } from '../print.js';
 import { findBrokers } from '../stack-file.js';
+import { whole } from '../whole.js';
 
 export function addTopics(program: Command): void {
   const topics = program.command('topics').description('Holdfast’s topics of a cluster: make them, check them, look at them');
@@ -61,12 +62,6 @@ async function create({ partitions, replication, pool = [], json }: { partitions
   for (const each of pools) await ensurePoolTopics(brokers, each);
   const made = (await describeTopics(brokers)).map(({ name }) => name).filter((name) => !before.has(name));
   print(json === true, { made }, () => (made.length === 0 ? 'all topics are there' : `made ${made.join(', ')}`));
-}
-
-function whole(text: string, what: string, max: number): number {
-  const value = Number(text);
-  if (!Number.isInteger(value) || value < 1 || value > max) throw new CliError(`${what} ${text} is not a number from 1 to ${max}`);
-  return value;
 }
 
 const row = ({ name, partitions, replicas, inSync, retentionMs, compacted, messages }: DescribedTopic): string[] => [

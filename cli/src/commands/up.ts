@@ -6,6 +6,7 @@ import { CliError } from '../failure.js';
 import { developmentKey, webhookKey } from '../gateway.js';
 import { print, progress } from '../print.js';
 import { findStack, removeStackFile, STATE_DIR, writeStackFile } from '../stack-file.js';
+import { whole } from '../whole.js';
 
 export function addUp(program: Command): void {
   program
@@ -16,9 +17,7 @@ export function addUp(program: Command): void {
     .option('--rebuild', 'make journals that are behind the topics from the topics first')
     .option('--json', 'print one JSON document when ready')
     .action(async ({ dir, partitions, rebuild, json }: { dir: string; partitions: string; rebuild?: boolean; json?: boolean }) => {
-      const count = Number(partitions);
-      if (!Number.isInteger(count) || count < 1 || count > 1000) throw new CliError(`--partitions ${partitions} is not a number from 1 to 1000`);
-      await up(dir, count, rebuild === true, json === true);
+      await up(dir, whole(partitions, '--partitions', 1000), rebuild === true, json === true);
     });
   program
     .command('reset')

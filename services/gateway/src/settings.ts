@@ -8,6 +8,7 @@ const whole = (least: number, most: number, standard: number): z.ZodType<number>
 /** What the gateway reads from its environment besides what every service does. */
 export const GatewaySettings = ServiceSettings.extend({
   HOLDFAST_HTTP_HOST: z.string().min(1).default('127.0.0.1').describe('address to listen on'),
+  // The port that `holdfast up` serves too, beside those of a developer's own servers; tests take 0, to stand side by side.
   HOLDFAST_HTTP_PORT: whole(0, 65_535, 18_080).describe('port to listen on; 0: any that is free'),
   HOLDFAST_HTTP_BODY_MAX: whole(1024, 16 * 1024 * 1024, VALUE_BYTES_MAX + 16 * 1024).describe('Largest body of a request, bytes. What is put on a topic is at most 256 KiB'),
   HOLDFAST_HTTP_RATE: whole(1, 10_000_000, 6000).describe('Requests of one key in a minute, for each instance'),
