@@ -21,6 +21,7 @@ import {
   type AnnounceLane,
   type CallGroup,
   type CallTool,
+  type CopySteps,
   type EffectConflicted,
   type EffectFailed,
   type EffectOutcomeUnknown,
@@ -103,10 +104,21 @@ export class RunHandlers {
   startFork = (inbound: In<typeof StartFork>, turn: RunTurn): void => {
     const { start, ...fork } = inbound.data;
     this.#start({ ...inbound, data: start }, turn, fork);
-    // Its grant carries what was copied.
-    const run = turn.state(inbound.envelope.subject);
-    if (isRun(run) && run.lastFence === 0) this.#grant(inbound.envelope.subject, inbound.envelope.tenant, turn);
+    this.#grantFork(inbound.envelope.subject, inbound.envelope.tenant, turn);
   };
+
+  copySteps = ({ envelope: { subject, tenant }, data }: In<typeof CopySteps>, turn: RunTurn): void => {
+    const run = turn.state(subject);
+    if (!isRun(run) || run.tenant !== tenant) return turn.count('ignored', 'no_such_fork');
+    this.apply(subject, tenant, turn, { type: 'copy', at: turn.now, data });
+    this.#grantFork(subject, tenant, turn);
+  };
+
+  /** Its grant carries what was copied. */
+  #grantFork(stream: string, tenant: string, turn: RunTurn): void {
+    const run = turn.state(stream);
+    if (isRun(run) && run.lastFence === 0) this.#grant(stream, tenant, turn);
+  }
 
   #start(inbound: In<typeof StartRun>, turn: RunTurn, fork?: Omit<Data<typeof StartFork>, 'start'>): void {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
