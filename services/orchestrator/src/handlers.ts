@@ -76,14 +76,14 @@ export class RunHandlers {
   readonly #contracts: ContractBook;
   readonly #arguments: SchemaChecker;
   readonly #gates: Gates;
-  readonly #budgets: TenantBudgets;
+  readonly budgets: TenantBudgets;
 
   /** `checker`: one for many handlers saves compiling each tool's schema anew. */
   constructor(contracts: ContractBook, checker = new SchemaChecker('input'), readonly settings: Settings = DEFAULT_SETTINGS) {
     this.#contracts = contracts;
     this.#arguments = checker;
     this.#gates = new Gates(settings.limits);
-    this.#budgets = new TenantBudgets(settings.limits);
+    this.budgets = new TenantBudgets(settings.limits);
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
@@ -312,7 +312,7 @@ export class RunHandlers {
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */
   apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
-    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.#budgets.spent(tenant, turn) : null;
+    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.budgets.spent(tenant, turn) : null;
     const decision = decide(spent === null ? command : ({ ...command, spent } as RunCommand), turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
@@ -342,7 +342,7 @@ export class RunHandlers {
     const run = turn.state(stream);
     const use = isRun(run) ? useOfEvent(isRun(before) ? before : null, run, event, turn.now) : null;
     if (use === null || !isRun(run)) return;
-    for (const said of this.#budgets.use(run, use, turn)) turn.record(stream, tenant, said);
+    for (const said of this.budgets.use(run, use, turn)) turn.record(stream, tenant, said);
   }
 
   #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {

@@ -130,6 +130,7 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
   onDue: handle.due,
   rebuild: {
     shared: Gates.words,
+    added: handle.budgets.words,
     answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered, [StartRefused.type]: answered },
     reopen: handle.reopen,
     sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],
