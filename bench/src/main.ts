@@ -9,8 +9,10 @@ import { benchSleepers, sleepersInWords } from './sleepers.js';
 import { usageOf, type Usage } from './usage.js';
 
 const { values } = parseArgs({
-  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, sleepers: { type: 'string' }, keep: { type: 'boolean', default: false } },
+  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, sleepers: { type: 'string' }, legs: { type: 'string', default: 'many,single,crash' }, keep: { type: 'boolean', default: false } },
 });
+/** Which parts are run: paired comparisons of two builds want the first one alone. */
+const LEGS = new Set(values.legs.split(','));
 const IN_FLIGHT = 200;
 const SINGLE_RUNS = 200;
 const CRASH_RUNS = 300;
@@ -20,10 +22,10 @@ const round = (value: number, digits = 1): number => Number(value.toFixed(digits
 interface Legs {
   readonly effect: string;
   readonly throughput: { readonly runs: number; readonly runsPerSecond: number; readonly stepsPerSecond: number; readonly p50: number; readonly p95: number; readonly p99: number };
-  readonly single: { readonly p50: number; readonly p95: number; readonly p99: number };
+  readonly single: { readonly p50: number; readonly p95: number; readonly p99: number } | null;
   readonly cpuMsPerStep: Readonly<Record<string, number>>;
   readonly peakMiB: Readonly<Record<string, number>>;
-  readonly crash: { readonly runs: number; readonly secondFirings: number; readonly blocked: number; readonly secondsAfterKill: number };
+  readonly crash: { readonly runs: number; readonly secondFirings: number; readonly blocked: number; readonly secondsAfterKill: number } | null;
 }
 
 async function bench(stack: Stack, dir: string, effect: string): Promise<Legs> {
@@ -51,15 +53,13 @@ async function bench(stack: Stack, dir: string, effect: string): Promise<Legs> {
     const times = (await driver.many(ids('many', runs), IN_FLIGHT)).sort((a, b) => a - b);
     const seconds = (performance.now() - begun) / 1000;
     const after = await processes();
-    say(`${SINGLE_RUNS} runs, one at a time …`);
-    const single = (await driver.many(ids('single', SINGLE_RUNS), 1)).sort((a, b) => a - b);
-    say(`kill -9 of the worker amid ${CRASH_RUNS} runs …`);
-    const crash = await crashLeg(driver, worker, world);
+    const single = LEGS.has('single') ? await singleLeg(driver) : null;
+    const crash = LEGS.has('crash') ? await crashLeg(driver, worker, world) : null;
     const names = Object.keys(after);
     return {
       effect,
       throughput: { runs, runsPerSecond: round(runs / seconds), stepsPerSecond: Math.round((runs * STEPS) / seconds), ...spread(times) },
-      single: spread(single),
+      single,
       cpuMsPerStep: Object.fromEntries(names.map((name) => [name, round(((after[name]?.cpuMs ?? 0) - (before[name]?.cpuMs ?? 0)) / (runs * STEPS), 3)])),
       peakMiB: Object.fromEntries(names.map((name) => [name, Math.round(after[name]?.peakMiB ?? 0)])),
       crash,
@@ -71,7 +71,13 @@ async function bench(stack: Stack, dir: string, effect: string): Promise<Legs> {
   }
 }
 
+async function singleLeg(driver: Driver): Promise<Legs['single']> {
+  say(`${SINGLE_RUNS} runs, one at a time …`);
+  return spread((await driver.many(ids('single', SINGLE_RUNS), 1)).sort((a, b) => a - b));
+}
+
 async function crashLeg(driver: Driver, worker: ManagedProcess, world: pg.Pool): Promise<Legs['crash']> {
+  say(`kill -9 of the worker amid ${CRASH_RUNS} runs …`);
   const all = driver.many(ids('crash', CRASH_RUNS), CRASH_RUNS);
   const fired = async (): Promise<number> => Number((await world.query<{ n: string }>(`select count(*)::text as n from fired where run like 'crash-%'`)).rows[0]?.n);
   while ((await fired()) < (CRASH_RUNS * STEPS) / 3);
@@ -108,10 +114,10 @@ function people(legs: Legs): string {
   return [
     `${legs.effect} effects`,
     `  ${t.runs} runs, ${IN_FLIGHT} in flight   ${t.runsPerSecond} runs/s, ${t.stepsPerSecond} steps/s, a run p50 ${t.p50} p95 ${t.p95} p99 ${t.p99} ms`,
-    `  one at a time              a run p50 ${s.p50} p95 ${s.p95} p99 ${s.p99} ms`,
+    ...(s === null ? [] : [`  one at a time              a run p50 ${s.p50} p95 ${s.p95} p99 ${s.p99} ms`]),
     `  CPU ms a step              ${Object.entries(legs.cpuMsPerStep).map(([name, ms]) => `${name} ${ms}`).join(', ')}`,
     `  peak MiB                   ${Object.entries(legs.peakMiB).map(([name, mib]) => `${name} ${mib}`).join(', ')}`,
-    `  kill -9 amid ${c.runs} runs     ${c.secondFirings} second firings, ${c.blocked} runs blocked on an unknown, all others done ${c.secondsAfterKill} s after the kill`,
+    ...(c === null ? [] : [`  kill -9 amid ${c.runs} runs     ${c.secondFirings} second firings, ${c.blocked} runs blocked on an unknown, all others done ${c.secondsAfterKill} s after the kill`]),
   ].join('\n');
 }
 

@@ -208,17 +208,72 @@ test('a lane with a backlog leaves another lane its share of each turn', async (
   await loop.start();
   assign(1);
   await until(() => opened > 0, 'the lanes are open');
-  // Of a type that needs no decision: this is about who has a part of the turn.
-  const backlog = Array.from({ length: BACKLOG }, (_, offset) => wish(offset, 'old', {}, { type: 'Ignored' }));
+  const backlog = Array.from({ length: BACKLOG }, (_, offset) => wish(offset, 'old', { does: 'add' }));
   void arrive(...backlog.slice(0, 1));
   await until(() => taken.length === 1, 'a turn is under way');
   void arrive(...backlog.slice(1));
-  void arrive(wish(0, 'fresh', {}, { type: 'Ignored', lane: OTHER }));
+  void arrive(wish(0, 'fresh', { does: 'add' }, { lane: OTHER }));
   commit();
   await until(() => taken.length === 2, 'the next turn is under way');
   const [first, second] = [taken[1]?.find(({ lane }) => lane === LANE), taken[1]?.find(({ lane }) => lane === OTHER)];
   expect(second).toEqual({ lane: OTHER, offset: 1 });
   expect(first?.offset).toBeLessThan(BACKLOG);
+});
+
+test('how far a lane has read goes with its next row, or by itself after a while; an answer that stands is written at once', async () => {
+  let now = 1;
+  let opened = 0;
+  const { loop, appended, arrive, assign } = loopOn({ group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened += 1) }, now: () => now });
+  const ignored = (offset: number): LogRecord => wish(offset, 'a', {}, { type: 'Ignored' });
+  const read = (offset: number): Promise<void> => until(() => loop.reached().get(LANE)?.[WISHES] === offset, `offset ${offset} is read`);
+  const written = (): unknown => appended.splice(0).map(({ progress: { offsets, parked }, rows }) => ({ upTo: offsets[WISHES], answered: parked[WISHES] ?? 0, rows: rows.length }));
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened > 0, 'the lane is open');
+  void arrive(ignored(0));
+  await read(1);
+  expect(written()).toEqual([]);
+  now += 500;
+  void arrive(ignored(1));
+  await until(() => appended.length > 0, 'it is written by itself');
+  expect(written()).toEqual([{ upTo: 2, answered: 0, rows: 0 }]);
+  void arrive(ignored(2));
+  await read(3);
+  void arrive(wish(3, 'a', { does: 'refuse' }));
+  await read(4);
+  expect(written()).toEqual([{ upTo: 4, answered: 4, rows: 0 }]);
+  void arrive(ignored(4));
+  await read(5);
+  void arrive(wish(5, 'a', { does: 'open' }));
+  await read(6);
+  expect(written()).toEqual([{ upTo: 6, answered: 4, rows: 1 }]);
+});
+
+test('how far a lane has read is tried again only after a while when the database does not take it', async () => {
+  let now = 1;
+  let opened = 0;
+  let tries = 0;
+  const { loop, alarms, arrive, assign } = loopOn({
+    store: {
+      append: () => {
+        tries += 1;
+        return Promise.reject(new Error('gone'));
+      },
+    },
+    group: { offsets: () => Promise.resolve(new Map()), open: () => void (opened += 1) },
+    now: () => now,
+  });
+  await loop.start();
+  assign(1, [LANE]);
+  await until(() => opened > 0, 'the lane is open');
+  void arrive(wish(0, 'a', {}, { type: 'Ignored' }));
+  await until(() => loop.reached().get(LANE)?.[WISHES] === 1, 'it is read');
+  now += 500;
+  void arrive(wish(1, 'a', {}, { type: 'Ignored' }));
+  await until(() => alarms.length > 0, 'the database does not take it');
+  void arrive(wish(2, 'a', {}, { type: 'Ignored' }));
+  await until(() => loop.reached().get(LANE)?.[WISHES] === 3, 'it reads on');
+  expect(tries).toBe(1);
 });
 
 const OPENED = { lane: LANE, seq: 1, topic: 'counter.events', prev: 0, stream: 's', type: 'Opened', version: 1, time: 1, tenant: 'acme', trace: null, data: '{"tag":"t"}' };

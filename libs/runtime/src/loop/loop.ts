@@ -8,6 +8,8 @@ import { sleeps, type Lane } from './lane.js';
 import { Publisher } from './publisher.js';
 import { Pace } from './pace.js';
 import type { LoopHealth, LoopOptions } from './options.js';
+import { isReadingAlone, ReadOn } from './read-on.js';
+import { Rest } from './rest.js';
 import { factsOf } from './turn-facts.js';
 import type { Cached } from './streams.js';
 import { isDeterministic, JournalBehind, mend, message } from './faults.js';
@@ -18,17 +20,12 @@ import { Inspector } from './inbound.js';
 
 export type { LoopHealth, LoopOptions };
 
-/** From how many messages on a turn counts as busy, and how long the loop then waits for more, milliseconds. */
-const BUSY_MESSAGES = 24;
-const LINGER_MS = 5;
 /** Arrived and not yet taken; beyond it fetching is held back. */
 const INBOX_MAX = 16_000;
 const RETRY_FIRST_MS = 50;
 const RETRY_MOST_MS = 5000;
 /** How long a stopping instance waits for its last rows to be published. */
 const FLUSH_MS = 5000;
-/** How long marks that led to no row may wait for a transaction of their own. */
-const QUIET_WRITE_MS = 500;
 const QUIET_CLOSINGS_MAX = 500;
 /** At this pace timers are taken whose time was missed: below what an instance can do, so that new work goes on beside them. */
 const OVERDUE_PER_SECOND = 200;
@@ -60,11 +57,14 @@ export class Loop<State, Event extends Message> {
   /** Furthest `nextSeq` that this instance has seen of each lane: a database that has less went back in time. */
   readonly #furthest = new Map<number, number>();
   readonly #pace: Pace;
+  readonly #rest = new Rest();
   #turns = 0;
+  readonly #readOn: ReadOn;
 
   constructor(options: LoopOptions<State, Event>) {
     this.#options = options;
     this.#heardAt = options.clock.now();
+    this.#readOn = new ReadOn(this.#heardAt);
     this.#inspector = new Inspector(options.service, options.laneOf);
     this.#telling = new Telling(options.clock, (end) => this.count('progress told', end));
     this.#pace = new Pace(options.overduePerSecond ?? OVERDUE_PER_SECOND);
@@ -149,37 +149,32 @@ export class Loop<State, Event extends Message> {
   }
 
   async #run(): Promise<void> {
-    let lastWrite = this.#options.clock.now();
     while (!this.#stopping) {
       this.#silentMs(this.#options.clock.now());
       this.#telling.tell(this.#group, [...this.#lanes.values()].filter(({ id }) => this.#assignedLanes.includes(id)));
       const works = this.#collect();
       if (works.length === 0) {
         this.#busySince = null;
-        const idleUntil = await this.#idle(lastWrite);
-        if (idleUntil === 'quiet') {
-          await this.#writeQuietly();
-          lastWrite = this.#options.clock.now();
-        }
+        if ((await this.#idle()) === 'quiet') await this.#writeQuietly();
         continue;
       }
       const { clock } = this.#options;
       const began = clock.now();
       this.#busySince = began;
-      await this.#turn(works);
+      const decided = await this.#turn(works);
       this.#pace.turned(clock.now(), Math.max(0, clock.now() - began));
-      // Under load a moment's wait makes the next turn larger: fewer commits, produces and fetches for the same messages.
-      if (works.reduce((sum, { records }) => sum + records.length, 0) >= BUSY_MESSAGES) await pause(clock, LINGER_MS);
-      lastWrite = clock.now();
+      const restMs = this.#rest.after(works.reduce((sum, { records }) => sum + records.length, 0), decided);
+      if (restMs > 0) await pause(clock, restMs);
+      if (this.#readOn.dueAt(false) <= clock.now()) await this.#writeQuietly();
     }
   }
 
   /** Waits for something to do; `quiet` when marks have waited long enough for a write of their own. */
-  #idle(lastWrite: number): Promise<'work' | 'quiet'> {
+  #idle(): Promise<'work' | 'quiet'> {
     const { clock } = this.#options;
     const now = clock.now();
     const unwritten = [...this.#lanes.values()].some((lane) => !lane.gone && (lane.published !== lane.progress.published || lane.agenda.hasClosing()));
-    const quietAt = unwritten ? lastWrite + QUIET_WRITE_MS : Infinity;
+    const quietAt = this.#readOn.dueAt(unwritten);
     let overdue = 0;
     let alarmAt = Infinity;
     for (const lane of this.#lanes.values()) {
@@ -211,7 +206,8 @@ export class Loop<State, Event extends Message> {
     for (const release of this.#roomWaiters.splice(0)) release();
   }
 
-  async #turn(works: readonly LaneWork<State>[]): Promise<void> {
+  /** Returns whether it came to anything. */
+  async #turn(works: readonly LaneWork<State>[]): Promise<boolean> {
     const { service, store, clock, random, observer } = this.#options;
     const startedAt = clock.now();
     let locked: LockedStore | null = null;
@@ -239,15 +235,20 @@ export class Loop<State, Event extends Message> {
         throw error;
       }),
     );
-    if (turn === null) return;
-    if (turn.length === 0) return (locked as LockedStore | null)?.rollback();
+    if (turn === null) return true;
+    if (turn.length === 0) {
+      await (locked as LockedStore | null)?.rollback();
+      return true;
+    }
     const decidedAt = clock.now();
     const writes = turn.map(({ write }) => write);
     // A turn that decided nothing is no boundary worth dying at.
     const decided = writes.some(({ rows }) => rows.length > 0);
     const about = (): string[] => writes.flatMap(({ rows }) => rows.flatMap(({ stream, type, data }) => inHand(stream, type, data)));
     if (decided) crashPoint(`${service.name}.before-commit`, about);
-    const held = await this.#write(works, writes, locked);
+    const isNothing = locked === null && turn.every(({ lane, write, halted }) => halted === null && isReadingAlone(write, lane));
+    // Such marks go with the lane's next row, or wait as others do: much of what a service reads is another's.
+    const held = isNothing ? new Set(turn.map(({ lane }) => lane.id)) : await this.#write(works, writes, locked);
     const committedAt = clock.now();
     if (decided) crashPoint(`${service.name}.after-commit`, about);
     for (const { lane, write, apply, halted, counted } of turn) {
@@ -260,6 +261,7 @@ export class Loop<State, Event extends Message> {
       // Given up while this was written: rows before these were dropped, and whoever takes the lane publishes all of them from the journal.
       if (lane.gone) continue;
       apply();
+      if (isNothing) this.#readOn.note(lane.id, committedAt);
       this.#publisher?.enqueue(write.rows);
       if (halted !== null) this.#halt(lane, halted);
       lane.trim((state, id) => {
@@ -269,12 +271,13 @@ export class Loop<State, Event extends Message> {
     }
     for (const { lane } of works) for (const { stream, reason } of lane.shelf.takeNews()) this.#options.onAlarm('run shelved', { lane: lane.id, run: stream, reason });
     observer?.onTurn(factsOf({ startedAt, decidedAt, committedAt }, works, turn, held));
+    return !isNothing;
   }
 
   async #write(works: readonly LaneWork<State>[], writes: readonly LaneWrite[], locked: LockedStore | null): Promise<ReadonlySet<number>> {
     if (locked !== null) {
       try {
-        return await locked.commit(writes);
+        return this.#readOn.written(await locked.commit(writes), this.#options.clock.now());
       } catch (error) {
         // The locks are gone, and with them what was decided under them: the lanes are read anew.
         this.#options.onAlarm('database', { error: message(error) });
@@ -282,7 +285,7 @@ export class Loop<State, Event extends Message> {
       }
     }
     const held = await this.#insist('commit', works, () => this.#options.store.append(writes));
-    return held ?? new Set();
+    return this.#readOn.written(held ?? new Set(), this.#options.clock.now());
   }
 
   /** Repeats database work until it succeeds; null when the service stops meanwhile or the lanes are given up. */
@@ -308,7 +311,8 @@ export class Loop<State, Event extends Message> {
   async #writeQuietly(): Promise<void> {
     const now = this.#options.clock.now();
     const quiet = [...this.#lanes.values()].filter(({ gone }) => !gone).map((lane) => ({ lane, agenda: lane.agenda.takeClosed(now, QUIET_CLOSINGS_MAX) }));
-    const news = quiet.filter(({ lane, agenda }) => lane.published !== lane.progress.published || agenda.length > 0);
+    const news = quiet.filter(({ lane, agenda }) => this.#readOn.has(lane.id) || lane.published !== lane.progress.published || agenda.length > 0);
+    this.#readOn.wait(now);
     if (news.length === 0) return;
     const lanes = news.map(({ lane }) => lane);
     const writes = news.map(({ lane, agenda }) => ({
@@ -319,7 +323,7 @@ export class Loop<State, Event extends Message> {
       shared: [],
     }));
     try {
-      const held = await this.#options.store.append(writes);
+      const held = this.#readOn.written(await this.#options.store.append(writes), now);
       for (const [index, lane] of lanes.entries()) {
         const write = writes[index];
         if (write === undefined || !held.has(lane.id)) this.#lost(lane);
@@ -437,6 +441,7 @@ export class Loop<State, Event extends Message> {
   #forget(lane: Lane<State>): void {
     if (lane.gone) return;
     lane.gone = true;
+    this.#readOn.forget(lane.id);
     this.#waiting -= lane.inbox.length;
     lane.inbox = [];
     if (this.#lanes.get(lane.id) === lane) this.#lanes.delete(lane.id);
