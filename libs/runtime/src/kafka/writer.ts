@@ -1,5 +1,5 @@
 import type { LogWriter, Outgoing } from '../ports.js';
-import { Partitioners } from 'kafkajs';
+import { Partitioners, type PartitionMetadata } from 'kafkajs';
 import { connect, type ConnectOptions } from './client.js';
 
 /** Writes with `acks=all`. Connects before it returns. */
@@ -58,8 +58,19 @@ export function rounds(records: readonly Outgoing[]): Outgoing[][] {
   return result;
 }
 
+const partitioner = Partitioners.DefaultPartitioner();
+const partitionsByNumber = new Map<number, PartitionMetadata[]>();
+
+function partitionsOf(count: number): PartitionMetadata[] {
+  let all = partitionsByNumber.get(count);
+  if (all === undefined) {
+    all = Array.from({ length: count }, (_, partitionId) => ({ partitionErrorCode: 0, partitionId, leader: 0, replicas: [], isr: [], offlineReplicas: [] }));
+    partitionsByNumber.set(count, all);
+  }
+  return all;
+}
+
 /** The partition of a key: Kafka's default partitioner (murmur2 over the key's UTF-8 bytes). */
 export function laneOf(key: string, partitions: number): number {
-  const partitionMetadata = Array.from({ length: partitions }, (_, partitionId) => ({ partitionErrorCode: 0, partitionId, leader: 0, replicas: [], isr: [], offlineReplicas: [] }));
-  return Partitioners.DefaultPartitioner()({ topic: '', partitionMetadata, message: { key, value: null } });
+  return partitioner({ topic: '', partitionMetadata: partitionsOf(partitions), message: { key, value: null } });
 }

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 
 /**
  * The hash chain of a stream: each event's hash covers the one before it, so that a change, a gap
@@ -16,7 +16,5 @@ export interface ChainLink {
 }
 
 export function chainHash(before: string, link: ChainLink): string {
-  return createHash('sha256')
-    .update(JSON.stringify([before, link.stream, link.version, link.type, link.time, link.tenant, link.data]))
-    .digest('hex');
+  return hash('sha256', JSON.stringify([before, link.stream, link.version, link.type, link.time, link.tenant, link.data]), 'hex');
 }
