@@ -26,7 +26,8 @@ export interface Envelope {
   readonly traceparent?: string;
 }
 
-export type HeaderValue = string | Uint8Array | readonly (string | Uint8Array)[] | undefined;
+/** Null where somebody wrote a header without a value. */
+export type HeaderValue = string | Uint8Array | readonly (string | Uint8Array)[] | null | undefined;
 
 export function encodeHeaders(envelope: Envelope): Record<string, string> {
   const headers: Record<string, string> = {
@@ -50,7 +51,8 @@ export function encodeHeaders(envelope: Envelope): Record<string, string> {
 
 const text = new TextDecoder();
 const one = (value: HeaderValue): string | undefined => {
-  if (value === undefined || typeof value === 'string') return value as string | undefined;
+  if (value === undefined || value === null) return undefined;
+  if (typeof value === 'string') return value;
   if (value instanceof Uint8Array) return text.decode(value);
   return one((value as readonly (string | Uint8Array)[])[0]);
 };

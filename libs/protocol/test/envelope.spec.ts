@@ -46,7 +46,7 @@ describe('an envelope', () => {
     expect(decodeHeaders({ ce_type: 'StartRun' }, null, 77)?.subject).toBe('');
   });
 
-  test.each([{}, { ce_type: '' }, { ce_type: undefined }, { ce_type: [] }])('without a type is none: %j', (headers) => {
+  test.each([{}, { ce_type: '' }, { ce_type: undefined }, { ce_type: [] }, { ce_type: null }])('without a type is none: %j', (headers) => {
     expect(decodeHeaders(headers, 'run-1', 0)).toBeUndefined();
   });
 
