@@ -110,6 +110,13 @@ describe('in a turn', () => {
     expect(again.counts).toEqual(['skipped: answered_before']);
   });
 
+  test('a header without a value says nothing, and is no text of its own', async () => {
+    const record = wish(5, 's1', { does: 'add' });
+    const { rows } = await turn(lane(), [{ ...record, headers: { ...record.headers, traceparent: null } }, wish(6, 's1', {}, { headers: { ce_type: null } })]);
+    expect(rows.map(({ type, trace }) => [type, trace])).toEqual([['Added', null], ['DeadLetter', null]]);
+    expect(parsed(rows[1])).toMatchObject({ type: null, reason: 'no_type' });
+  });
+
   test('what was refused for good is not decided anew', async () => {
     const of = lane();
     await turn(of, [wish(5, 's1', { does: 'refuse' })]);

@@ -135,7 +135,7 @@ test('a shelf that is full stops its lane, with the reason and what to do; nothi
 });
 
 test('a message comes back from the shelf as it was', () => {
-  const record = { ...wish(7, 'r', {}, { value: '{"a":"\\u0000 \0 é"}' }), headers: { ...encodeHeaders({ id: 'i', type: 'Wish', source: 's', subject: 'r', time: NOW, tenant: 't' }), many: ['a', new TextEncoder().encode('b')], bytes: Buffer.from('é'), gone: undefined } };
+  const record = { ...wish(7, 'r', {}, { value: '{"a":"\\u0000 \0 é"}' }), headers: { ...encodeHeaders({ id: 'i', type: 'Wish', source: 's', subject: 'r', time: NOW, tenant: 't' }), many: ['a', new TextEncoder().encode('b')], bytes: Buffer.from('é'), gone: undefined, empty: null } };
   const text = toShelf(record);
   expect(text).not.toContain('\0');
   expect(fromShelf(text)).toEqual({ ...record, headers: { ...encodeHeaders({ id: 'i', type: 'Wish', source: 's', subject: 'r', time: NOW, tenant: 't' }), many: ['a', 'b'], bytes: 'é' } });

@@ -204,7 +204,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
         partition: record.lane,
         offset: record.offset,
         key: record.key?.slice(0, 1000) ?? null,
-        type: type === undefined ? null : String(type).slice(0, 200),
+        type: type === undefined || type === null ? null : String(type).slice(0, 200),
         reason,
         message: message.slice(0, 4000),
         excerpt: record.value?.slice(0, 1000) ?? '',
@@ -299,7 +299,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     const { observer } = this.#context;
     if (observer?.traceparent !== undefined) return observer.traceparent(this.#record, stream);
     const trace = this.#record?.headers['traceparent'];
-    return trace === undefined || !TRACE.test(String(trace)) ? null : String(trace);
+    return trace === undefined || trace === null || !TRACE.test(String(trace)) ? null : String(trace);
   }
 }
 

@@ -8,7 +8,7 @@ const text = (value: string | Uint8Array): string => (typeof value === 'string' 
 
 /** A message as text. Headers are texts to Holdfast, and are kept as such. */
 export function toShelf(record: LogRecord): string {
-  const headers = Object.entries(record.headers).flatMap(([name, value]) => (value === undefined ? [] : [[name, typeof value === 'string' || value instanceof Uint8Array ? text(value) : value.map(text)]]));
+  const headers = Object.entries(record.headers).flatMap(([name, value]) => (value === undefined || value === null ? [] : [[name, typeof value === 'string' || value instanceof Uint8Array ? text(value) : value.map(text)]]));
   return JSON.stringify({ ...record, headers: Object.fromEntries(headers) as unknown });
 }
 
