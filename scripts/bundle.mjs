@@ -1,9 +1,11 @@
+import { copyFile } from 'node:fs/promises';
 import path from 'node:path';
 import { rolldown } from 'rolldown';
 
 /**
  * `node scripts/bundle.mjs FILE`: makes one file of a built program and all that it imports, in its place. A service reads some
  * thirteen hundred files before it does anything; as one file it is there, and after a crash back, in a third of that time.
+ * The program as it was stays beside it, as `unbundled.js`.
  */
 const [file] = process.argv.slice(2);
 if (file === undefined) {
@@ -11,6 +13,7 @@ if (file === undefined) {
   process.exit(2);
 }
 const input = path.resolve(file);
+await copyFile(input, path.join(path.dirname(input), 'unbundled.js'));
 
 const bundle = await rolldown({
   input,
