@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 
 /**
  * `node scripts/with-install.mjs WORD ARGS`: one command from a fresh clone to a result. Installs and builds what
- * is missing, then runs WORD. All it says itself goes to stderr: stdout belongs to what it runs.
+ * is missing, then runs WORD. All it says itself goes to stderr: stdout belongs to what it runs. With HOLDFAST_BUILT=true it
+ * doesn't look: whoever sets it has just let it build, and runs more than one thing at once.
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const JEST = ['--experimental-vm-modules', '--disable-warning=ExperimentalWarning', 'node_modules/jest/bin/jest.js'];
@@ -44,13 +45,17 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
 }
 
 try {
-  if (await installIsStale()) await quietly('Installing packages (npm ci) ...', 'npm', ['ci', '--no-audit', '--no-fund']);
-  await quietly('Building ...', 'npm', ['run', 'build'], { NX_DAEMON: 'false', NX_TUI: 'false', FORCE_COLOR: '0' });
+  if (process.env.HOLDFAST_BUILT !== 'true') await build();
   const target = WORDS[word];
   if (target !== undefined) finish(await run(process.execPath, [...target.command, ...args], { env: target.env, stdio: 'inherit' }).ended);
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode ||= 1;
+}
+
+async function build() {
+  if (await installIsStale()) await quietly('Installing packages (npm ci) ...', 'npm', ['ci', '--no-audit', '--no-fund']);
+  await quietly('Building ...', 'npm', ['run', 'build'], { NX_DAEMON: 'false', NX_TUI: 'false', FORCE_COLOR: '0' });
 }
 
 /** Installed is what node_modules/.package-lock.json says, compared by content where the times make one doubt. */

@@ -1,5 +1,5 @@
 import { topics, type Json } from '@holdfast/protocol';
-import { openWaits } from '@holdfast/orchestrator';
+import { openWaits } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { runOf } from './run-of.js';
 

@@ -1,6 +1,6 @@
 import { fold } from '@holdfast/kernel';
 import { caseMessages, decoder, topics, type Json, type MessageOf } from '@holdfast/protocol';
-import { dueAt, evolve, noCases, type Case, type CaseEvent } from '@holdfast/reconciliation';
+import { dueAt, evolve, noCases, type Case, type CaseEvent } from '@holdfast/reconciliation/domain';
 import { readStreams, type TopicStream } from './audit/read-events.js';
 import { isObject } from './json.js';
 import { CliError } from './failure.js';

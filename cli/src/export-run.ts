@@ -1,6 +1,6 @@
 import { fold } from '@holdfast/kernel';
 import { topics } from '@holdfast/protocol';
-import { absent, evolve, historyOf, type RunEvent } from '@holdfast/orchestrator';
+import { absent, evolve, historyOf, type RunEvent } from '@holdfast/orchestrator/domain';
 import type { RunHistory } from '@holdfast/sdk';
 import { readStreams } from './audit/read-events.js';
 import { CliError } from './failure.js';

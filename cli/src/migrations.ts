@@ -1,7 +1,6 @@
-import { createDatabase, databaseOf, SERVICES } from '@holdfast/deploy';
-import { gatewayDatabase } from '@holdfast/gateway';
+import { createDatabase, databaseOf, databaseUrl, SERVICES } from '@holdfast/deploy';
 import { migrationState, openDatabase, type DatabaseOptions, type MigrationState } from '@holdfast/runtime';
-import { databaseUrl } from '@holdfast/runtime/nest';
+import { gatewayParts } from './gateway.js';
 import { withClient } from './pg-client.js';
 
 /** Who has a database of its own. */
@@ -14,8 +13,8 @@ export interface ServiceDatabase extends MigrationState {
 }
 
 const APPLICATION = 'holdfast-cli';
-const optionsOf = (server: string, service: (typeof DATABASES)[number]): DatabaseOptions =>
-  service === 'gateway' ? gatewayDatabase(server, APPLICATION) : { url: databaseUrl(server, service), applicationName: APPLICATION };
+const optionsOf = async (server: string, service: (typeof DATABASES)[number]): Promise<DatabaseOptions> =>
+  service === 'gateway' ? (await gatewayParts()).gatewayDatabase(server, APPLICATION) : { url: databaseUrl(server, databaseOf(service)), applicationName: APPLICATION };
 
 /** How far each service's database has come; changes nothing. */
 export async function databaseStates(server: string): Promise<ServiceDatabase[]> {
@@ -24,7 +23,7 @@ export async function databaseStates(server: string): Promise<ServiceDatabase[]>
     DATABASES.map(async (service) => {
       const database = databaseOf(service);
       const exists = there.has(database);
-      return { service, database, exists, ...(exists ? await migrationState(optionsOf(server, service)) : { applied: [], pending: ['all of them'], foreign: [] }) };
+      return { service, database, exists, ...(exists ? await migrationState(await optionsOf(server, service)) : { applied: [], pending: ['all of them'], foreign: [] }) };
     }),
   );
 }
@@ -34,6 +33,6 @@ export async function migrateAll(server: string, onProgress: (text: string) => v
   for (const service of DATABASES) {
     onProgress(`migrating ${databaseOf(service)} ...`);
     await createDatabase(server, databaseOf(service));
-    await (await openDatabase(optionsOf(server, service))).destroy();
+    await (await openDatabase(await optionsOf(server, service))).destroy();
   }
 }

@@ -1,4 +1,4 @@
-import { lacksHost, openPlan, preview, type Plan, type Preview, type RunPlans, evolve, noPlans, type PlanEvent } from '@holdfast/compensation';
+import { lacksHost, openPlan, preview, type Plan, type Preview, type RunPlans, evolve, noPlans, type PlanEvent } from '@holdfast/compensation/domain';
 import { fold } from '@holdfast/kernel';
 import { decoder, planMessages, topics, type CompensateRun, type Json, type MessageOf, type Step } from '@holdfast/protocol';
 import { openContractBook } from '@holdfast/runtime';

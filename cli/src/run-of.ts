@@ -1,5 +1,5 @@
 import { fold } from '@holdfast/kernel';
-import { absent, evolve, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { absent, evolve, type Run, type RunEvent } from '@holdfast/orchestrator/domain';
 import type { TopicStream } from './audit/read-events.js';
 
 /** What a stream of `run.events` comes to. Its events have been chained, not decoded: services alone write that topic. */

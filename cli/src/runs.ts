@@ -1,5 +1,5 @@
 import { topics } from '@holdfast/protocol';
-import { openWaits, phaseOf } from '@holdfast/orchestrator';
+import { openWaits, phaseOf } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { runOf } from './run-of.js';
 

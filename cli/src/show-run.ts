@@ -1,5 +1,5 @@
 import { topics } from '@holdfast/protocol';
-import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator';
+import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
 import { runOf } from './run-of.js';

@@ -3,11 +3,13 @@ import { chmod, mkdir, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { startKafka, type KafkaServer } from './kafka.js';
 import { startPostgres, type PostgresServer } from './postgres.js';
+import { makeSeed, sow } from './seed.js';
 
 /**
  * `node dist/dev.js DIR [--temporary]`: Kafka and PostgreSQL in the foreground, on free ports, until SIGTERM or SIGINT.
  * One line of JSON on stdout says where they are. With --temporary the folder goes at the end, and the end
- * is also that of stdin: so whoever started us need not be alive to have things tidied up.
+ * is also that of stdin: so whoever started us need not be alive to have things tidied up. `seed` is then a folder
+ * that stacks which are to be thrown away may begin with (`sow`).
  */
 const folder = process.argv.slice(2).find((word) => !word.startsWith('--'));
 const temporary = process.argv.includes('--temporary');
@@ -16,6 +18,7 @@ if (folder === undefined) {
   process.exit(2);
 }
 const dir = path.resolve(folder);
+const seed = temporary ? path.join(dir, 'seed') : undefined;
 const log = (line: string): void => void process.stderr.write(`${line}\n`);
 
 // Whoever started us may be gone when we have something to say.
@@ -29,6 +32,10 @@ async function start(): Promise<Servers> {
   await mkdir(dir, { recursive: true });
   // PostgreSQL's own user must be able to pass through, and temporary folders are made closed.
   if (temporary) await chmod(dir, 0o711);
+  if (seed !== undefined) {
+    await makeSeed(seed, log);
+    await sow(seed, dir);
+  }
   const starting = [startKafka({ dir: path.join(dir, 'kafka'), log }), startPostgres({ dir: path.join(dir, 'postgres'), durable: !temporary, log })] as const;
   const [kafka, postgres] = await Promise.allSettled(starting);
   if (kafka.status === 'fulfilled' && postgres.status === 'fulfilled') return { kafka: kafka.value, postgres: postgres.value };
@@ -39,7 +46,7 @@ async function start(): Promise<Servers> {
 
 try {
   const { kafka, postgres } = await start();
-  process.stdout.write(`${JSON.stringify({ brokers: kafka.brokers, databaseUrl: postgres.url() })}\n`);
+  process.stdout.write(`${JSON.stringify({ brokers: kafka.brokers, databaseUrl: postgres.url(), seed })}\n`);
   await asked;
   await Promise.all([kafka.stop(), postgres.stop()]);
 } catch (error) {

@@ -5,5 +5,6 @@ export { checkMachine, type MachineCheck } from './machine.js';
 export { isReadyLine, ManagedProcess, type ProcessSpec } from './managed-process.js';
 export { DEFAULT_PORTS, GATEWAY_PORT_SETTING, portsFrom, type StackPorts } from './ports.js';
 export { createDatabase, databaseUrl, startPostgres, POSTGRES_PORT_SETTING, type PostgresOptions, type PostgresServer } from './postgres.js';
+export { makeSeed, sow } from './seed.js';
 export type { Exit } from './server-process.js';
 export { databaseOf, startStack, type ServiceSpec, type Stack, type StackOptions } from './stack.js';

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { access, mkdir, writeFile } from 'node:fs/promises';
+import { access, mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import getPort from 'get-port';
@@ -19,6 +19,8 @@ export const KAFKA_CONTROLLER_PORT_SETTING = 'HOLDFAST_KAFKA_CONTROLLER_PORT';
 
 const READY_LIMIT_MS = 60_000;
 const ASK_LIMIT_MS = 2000;
+/** Stands in settings that no broker is started with. */
+const ANY_PORT = 19_092;
 
 export type KafkaOptions = Readonly<{
   /** Holds settings, logs and data; made when missing. */
@@ -98,27 +100,63 @@ class LocalKafka implements KafkaServer {
   }
 }
 
-type Launch = Readonly<{ java: string; libs: string; dir: string; port: number; controllerPort: number }>;
+type Java = Readonly<{ java: string; libs: string }>;
+type Launch = Java & Readonly<{ dir: string; port: number; controllerPort: number; archive?: string }>;
 
-async function launchBroker({ java, libs, dir, port, controllerPort }: Launch): Promise<ServerProcess> {
-  const dataDir = path.join(dir, 'data');
-  const settingsFile = settingsOf(dir);
-  const loggingFile = path.join(dir, 'log4j2.properties');
-  await mkdir(dataDir, { recursive: true });
-  await writeFile(settingsFile, renderProperties(brokerProperties({ port, controllerPort, dataDir })));
-  await writeFile(loggingFile, loggingProperties(path.join(dir, 'kafka.log')));
-  const classPath = ['-cp', `${libs}/*`, `-Dlog4j2.configurationFile=${loggingFile}`];
-  await formatOnce(java, classPath, dataDir, settingsFile);
+/** Serial collection: on two shared cores a second collector thread takes from the tests, not from the pause. */
+const SMALL_JVM = ['-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'];
 
+async function launchBroker({ java, libs, dir, port, controllerPort, archive }: Launch): Promise<ServerProcess> {
+  const classPath = await prepareFolder({ java, libs }, dir, port, controllerPort);
+  const classes = archive === undefined ? await archivedClasses(libs) : [`-XX:ArchiveClassesAtExit=${archive}`];
   const server = await ServerProcess.start({
     ...identity(dir),
     command: java,
-    // Serial collection: on two shared cores a second collector thread takes from the tests, not from the pause.
-    args: ['-Xms256m', '-Xmx512m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:+ExitOnOutOfMemoryError', ...classPath, 'kafka.Kafka', settingsFile],
+    args: ['-Xms256m', '-Xmx512m', ...SMALL_JVM, '-XX:+ExitOnOutOfMemoryError', ...classes, ...classPath, 'kafka.Kafka', settingsOf(dir)],
     logFile: path.join(dir, 'kafka.out.log'),
   });
   await server.untilReady(() => listTopics([`127.0.0.1:${port}`]), READY_LIMIT_MS);
   return server;
+}
+
+/** Settings and a formatted storage; says how Java finds Kafka's classes. */
+async function prepareFolder({ java, libs }: Java, dir: string, port: number, controllerPort: number): Promise<readonly string[]> {
+  const dataDir = path.join(dir, 'data');
+  const loggingFile = path.join(dir, 'log4j2.properties');
+  await mkdir(dataDir, { recursive: true });
+  await writeFile(settingsOf(dir), renderProperties(brokerProperties({ port, controllerPort, dataDir })));
+  await writeFile(loggingFile, loggingProperties(path.join(dir, 'kafka.log')));
+  const classPath = ['-cp', `${libs}/*`, `-Dlog4j2.configurationFile=${loggingFile}`];
+  await formatOnce(java, [...(await archivedClasses(libs)), ...classPath], dataDir, settingsOf(dir));
+  return classPath;
+}
+
+/** Makes the storage of a broker that is started later, on whatever ports. */
+export async function formatKafka({ dir, log = () => undefined }: Pick<KafkaOptions, 'dir' | 'log'>): Promise<void> {
+  const [java, libs] = await Promise.all([requireJava(), kafkaJars(log)]);
+  await prepareFolder({ java, libs }, path.resolve(dir), ANY_PORT, ANY_PORT + 1);
+}
+
+const archiveOf = (libs: string): string => path.join(libs, 'classes.jsa');
+
+/** Java loads archived classes in half the time, and looks at one that another Java or other jars have made no further. */
+async function archivedClasses(libs: string): Promise<string[]> {
+  return access(archiveOf(libs)).then(
+    () => [`-XX:SharedArchiveFile=${archiveOf(libs)}`],
+    () => [],
+  );
+}
+
+/** Keeps what a broker, run once in `dir`, has loaded, beside the jars: with them it goes when others are fetched. */
+export async function archiveKafkaClasses({ dir, log = () => undefined }: Pick<KafkaOptions, 'dir' | 'log'>): Promise<void> {
+  const [java, libs] = await Promise.all([requireJava(), kafkaJars(log)]);
+  if ((await archivedClasses(libs)).length > 0) return;
+  const archive = `${archiveOf(libs)}.${process.pid}`;
+  const [port, controllerPort] = [await getPort({ host: '127.0.0.1' }), await getPort({ host: '127.0.0.1' })];
+  const broker = await launchBroker({ java, libs, dir: path.resolve(dir), port, controllerPort, archive });
+  await broker.stop();
+  // Nothing depends on it: where Java wrote none, starts take as long as before.
+  await rename(archive, archiveOf(libs)).catch(() => rm(archive, { force: true }));
 }
 
 const settingsOf = (dir: string): string => path.join(dir, 'server.properties');
@@ -133,9 +171,8 @@ async function formatOnce(java: string, classPath: readonly string[], dataDir: s
   );
   if (formatted) return;
   const clusterId = newClusterId(randomBytes(16));
-  const jvm = ['-Xmx128m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1', '-XX:TieredStopAtLevel=1'];
   try {
-    await run(java, [...jvm, ...classPath, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', settingsFile]);
+    await run(java, ['-Xmx128m', ...SMALL_JVM, ...classPath, 'kafka.tools.StorageTool', 'format', '-t', clusterId, '-c', settingsFile]);
   } catch (error) {
     const { stdout = '', stderr = '' } = error as { stdout?: string; stderr?: string };
     throw didNotStart('Kafka', `its storage in ${dataDir} could not be formatted`, settingsFile, `${stdout}\n${stderr}`.trim());

@@ -54,17 +54,8 @@ export interface PostgresServer {
 
 /** A real server, once it answers a query. */
 export async function startPostgres(options: PostgresOptions): Promise<PostgresServer> {
-  const log = options.log ?? (() => undefined);
   const dir = path.resolve(options.dir);
-  await requireDataDir(dir);
-  const owner = await postgresOwner(log);
-  if (owner !== undefined) {
-    const closed = await firstClosedFolder(dir, owner);
-    if (closed !== undefined) throw notReachable(POSTGRES_USER, closed);
-  }
-  const binaries = await postgresBinaries(dir, owner);
-  await stopLeftOver(identity(dir));
-  await initialiseOnce(binaries, dir, owner, options.durable ?? true);
+  const { owner, binaries } = await initialisePostgres(options);
 
   return retryOnTakenPort(options.port === undefined, async () => {
     const port = options.port ?? (await getPort({ host: '127.0.0.1' }));
@@ -74,6 +65,21 @@ export async function startPostgres(options: PostgresOptions): Promise<PostgresS
     };
     return new LocalPostgres(dir, port, launch, await launch());
   });
+}
+
+/** Makes the data folder of a server that is started later, where it is not there yet. */
+export async function initialisePostgres(options: Omit<PostgresOptions, 'port'>): Promise<Readonly<{ owner: Owner | undefined; binaries: Binaries }>> {
+  const dir = path.resolve(options.dir);
+  await requireDataDir(dir);
+  const owner = await postgresOwner(options.log ?? (() => undefined));
+  if (owner !== undefined) {
+    const closed = await firstClosedFolder(dir, owner);
+    if (closed !== undefined) throw notReachable(POSTGRES_USER, closed);
+  }
+  const binaries = await postgresBinaries(dir, owner);
+  await stopLeftOver(identity(dir));
+  await initialiseOnce(binaries, dir, owner, options.durable ?? true);
+  return { owner, binaries };
 }
 
 /** Idempotent, on any server: two callers at once are fine too. */

@@ -253,9 +253,9 @@ test('a tool is held still and let go', async () => {
   await dialog(page).getByText('It is on record, with your name.').waitFor();
 });
 
-const MANY = 100_000;
+const MANY = proof(10_000, 100_000);
 
-test('of a hundred thousand runs only those that are looked at are asked for', async () => {
+test('of very many runs only those that are looked at are asked for', async () => {
   const schema = (await stack.pool('holdfast_gateway').query<{ schema: string }>(`select 'view_' || id as schema from generation where state = 'live'`)).rows[0]?.schema ?? '';
   await stack.pool('holdfast_gateway').query(`insert into ${schema}.run (id, tenant, status, over, agent, accepted_at, doc)
     select id, 'default', 'completed', true, 'bulk', at, replace(replace(doc, '"wait-1"', '"' || id || '"'), '"acceptedAt":' || (doc::json->>'acceptedAt'), '"acceptedAt":' || at)
@@ -273,7 +273,7 @@ test('of a hundred thousand runs only those that are looked at are asked for', a
   await named(fresh, 'Show more').click();
   await fresh.getByText('100 shown, and there are more').waitFor();
   expect(await fresh.locator('tbody tr').count()).toBe(100);
-  await fresh.getByRole('textbox', { name: 'Id begins with' }).fill('bulk-05000');
+  await fresh.getByRole('textbox', { name: 'Id begins with' }).fill('bulk-00500');
   await fresh.getByText('10 shown, that is all').waitFor();
   await Promise.all(reading);
   expect(asked.every(({ limit, rows }) => limit === 50 && rows <= 50)).toBe(true);

@@ -1,5 +1,5 @@
 import { topics, type Step } from '@holdfast/protocol';
-import { evolve, absent, phaseOf, type Run, type RunEvent } from '@holdfast/orchestrator';
+import { evolve, absent, phaseOf, type Run, type RunEvent } from '@holdfast/orchestrator/domain';
 import { readStreams } from './read-events.js';
 
 /** How one step of a run came about. */

@@ -1,13 +1,13 @@
 import { isDeepStrictEqual } from 'node:util';
 import pg from 'pg';
+import { databaseOf, databaseUrl } from '@holdfast/deploy';
 import { fold } from '@holdfast/kernel';
 import { topics, type Message } from '@holdfast/protocol';
 import { chainHash, exactTypes } from '@holdfast/runtime';
-import { databaseUrl } from '@holdfast/runtime/nest';
-import { evolve as evolveRun, absent, type Run, type RunEvent } from '@holdfast/orchestrator';
-import { evolve as evolveEffects, isOpen, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
-import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@holdfast/reconciliation';
-import { evolve as evolvePlans, noPlans, openPlan, type PlanEvent, type RunPlans } from '@holdfast/compensation';
+import { evolve as evolveRun, absent, type Run, type RunEvent } from '@holdfast/orchestrator/domain';
+import { evolve as evolveEffects, isOpen, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger/domain';
+import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@holdfast/reconciliation/domain';
+import { evolve as evolvePlans, noPlans, openPlan, type PlanEvent, type RunPlans } from '@holdfast/compensation/domain';
 import { readStreams, type TopicStream } from './read-events.js';
 import type { Anchor } from './anchor.js';
 
@@ -72,7 +72,7 @@ export async function verify(options: { brokers: readonly string[]; databaseUrl:
     for (const { stream, problems } of published.values()) for (const problem of problems) report(stream, problem);
     if (options.anchor !== undefined) compareAnchor(audit.topic, options.anchor, published, report);
     options.onProgress?.(`comparing with the database of ${audit.service} …`);
-    await compareDatabase(audit, databaseUrl(options.databaseUrl, audit.service), published, report);
+    await compareDatabase(audit, databaseUrl(options.databaseUrl, databaseOf(audit.service)), published, report);
   }
   return { streams, events, differences };
 }

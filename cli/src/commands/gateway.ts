@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { beginRebuild, generationsOf } from '@holdfast/gateway';
 import { CliError } from '../failure.js';
 import { audited, withGatewayDatabase } from '../gateway.js';
 import { print, progress } from '../print.js';
@@ -18,7 +17,7 @@ export function addGateway(program: Command): void {
     .action(async ({ json }: { json?: boolean }) => {
       const stack = await findStack('.');
       await audited(stack.brokers, 'views.rebuild', 'default', 'read models');
-      const generation = await withGatewayDatabase(stack, async (database) => {
+      const generation = await withGatewayDatabase(stack, async (database, { beginRebuild, generationsOf }) => {
         const id = await beginRebuild(database);
         progress(`generation ${id} is being made; the gateway goes on serving the one before`);
         const begunBy = Date.now() + BEGUN_WITHIN_MS;

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { Tenant } from '@holdfast/protocol';
-import { Keys, ROLES, type KeyView } from '@holdfast/gateway';
+import type { Keys, KeyView } from '@holdfast/gateway';
+import { ROLES } from '@holdfast/gateway/access';
 import { durationMs } from '../duration.js';
 import { CliError } from '../failure.js';
 import { audited, withGatewayDatabase } from '../gateway.js';
@@ -36,7 +37,7 @@ export function addKeys(program: Command): void {
     .option('--tenant <tenant>', 'of one tenant (default: all)')
     .option('--json', 'print JSON')
     .action(async ({ tenant, json }: { tenant?: string; json?: boolean }) => {
-      const found = await withGatewayDatabase(await findStack('.'), (database) => new Keys(database, Date.now).list(tenant));
+      const found = await withGatewayDatabase(await findStack('.'), (database, { Keys }) => new Keys(database, Date.now).list(tenant));
       print(json === true, found, () => (found.length === 0 ? 'no keys' : table(['key', 'name', 'tenant', 'roles', 'scope', 'state', 'last used'], found.map(row))));
     });
   keys
@@ -47,7 +48,7 @@ export function addKeys(program: Command): void {
     .action(async (id: string, { grace, json }: { grace: string; json?: boolean }) => {
       const stack = await findStack('.');
       const graceMs = durationMs(grace, '--grace');
-      const made = await withGatewayDatabase(stack, async (database) => {
+      const made = await withGatewayDatabase(stack, async (database, { Keys }) => {
         const all = new Keys(database, Date.now);
         const old = await existing(all, id);
         await audited(stack.brokers, 'key.rotate', old.tenant, `key ${id}`);
@@ -62,7 +63,7 @@ export function addKeys(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (id: string, { json }: { json?: boolean }) => {
       const stack = await findStack('.');
-      const revoked = await withGatewayDatabase(stack, async (database) => {
+      const revoked = await withGatewayDatabase(stack, async (database, { Keys }) => {
         const all = new Keys(database, Date.now);
         const old = await existing(all, id);
         await audited(stack.brokers, 'key.revoke', old.tenant, `key ${id}`);
@@ -80,7 +81,7 @@ async function create({ name, role, tenant, tool, amountMax, expires, json }: Cr
   const expiresAt = expires === undefined ? undefined : Date.now() + durationMs(expires, '--expires');
   const stack = await findStack('.');
   await audited(stack.brokers, 'key.create', parsed.data, `key of ${name} with ${role.join(', ')}`);
-  const made = await withGatewayDatabase(stack, (database) => new Keys(database, Date.now).create({ tenant: parsed.data, name, roles: role, tools: tool, amountMax: amount, expiresAt }));
+  const made = await withGatewayDatabase(stack, (database, { Keys }) => new Keys(database, Date.now).create({ tenant: parsed.data, name, roles: role, tools: tool, amountMax: amount, expiresAt }));
   print(json === true, { key: made.key, ...made.view }, () => `${made.key}\nIt is shown this once.`);
 }
 

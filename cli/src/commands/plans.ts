@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { CompensateRun, DecideCompensation, Digest, Step, topics, type Json, type Message } from '@holdfast/protocol';
-import type { Preview } from '@holdfast/compensation';
+import type { Preview } from '@holdfast/compensation/domain';
 import { CliError, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
 import { findPlans, previewOf, readPlans, viewsOf, type PlanView } from '../plans.js';

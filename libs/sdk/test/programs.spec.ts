@@ -196,7 +196,7 @@ describe('any agent', () => {
       }),
       { numRuns: RUNS },
     );
-  }, 120_000);
+  });
 
   it('whose worker is lost anywhere finishes without diverging, whatever time, chance and races said', async () => {
     let count = 0;
@@ -212,7 +212,7 @@ describe('any agent', () => {
       }),
       { numRuns: RUNS * 5 },
     );
-  }, 120_000);
+  });
 
   it('some of whose granted calls are refused, finishes as well, given that refusals keep the order told', async () => {
     let count = 0;
@@ -231,7 +231,7 @@ describe('any agent', () => {
       }),
       { numRuns: RUNS * 5 },
     );
-  }, 120_000);
+  });
 
   it('replays its whole history to the very same output, asking nothing of the world', async () => {
     let count = 0;
@@ -254,5 +254,5 @@ describe('any agent', () => {
       }),
       { numRuns: RUNS * 3 },
     );
-  }, 120_000);
+  });
 });

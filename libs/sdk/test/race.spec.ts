@@ -202,5 +202,5 @@ describe('a race whose branches end next to each other', () => {
       expect([executor.state, replay.fired, names(replay.messages).filter((name) => !name.startsWith('AbandonWait'))]).toEqual(['finished', [], ['FinishRun']]);
       expect(replay.ending).toEqual({ status: 'completed', output: { value: [winner, 3] } });
     }
-  }, 120_000);
+  });
 });

@@ -70,7 +70,7 @@ describe('a race between completions that lie next to each other', () => {
       expect(names(replay.messages)).toEqual(['FinishRun']);
       expect(replay.ending).toEqual({ status: 'completed', output: { value: [winner, 3] } });
     }
-  }, 120_000);
+  });
 
   it('is decided so with results of 1 MB that the store gives in any order', async () => {
     const kept = new Map<string, Uint8Array>();

@@ -204,7 +204,7 @@ describe('an approval', () => {
       await stand.execute(code);
       expect([told(stand.ending), stand.fired.length, stand.divergence]).toEqual([[['A', 'mia'], ['B', 'B is not due']], 1, null]);
     }
-  }, 120_000);
+  });
 });
 
 describe('a callback', () => {

@@ -1,10 +1,9 @@
-import { describe, expect, it, jest } from '@jest/globals';
+import { describe, expect, it } from '@jest/globals';
 import { defineAgent, defineTool } from '@holdfast/sdk';
 import { z } from 'zod';
 import { crash, crashEverywhere, duplicate, lost, matchers, TestWorld, type Setup, type Surroundings } from '../src/index.js';
 
 expect.extend(matchers);
-jest.setTimeout(60_000);
 declare module 'expect' {
   interface Matchers<R> {
     toEqualUninterrupted(): Promise<R>;

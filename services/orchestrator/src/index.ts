@@ -1,8 +1,4 @@
-export * from './domain/commands.js';
-export * from './domain/decide.js';
-export * from './domain/run.js';
-export { historyOf } from './history.js';
-export { dueAt, runOverAt } from './domain/waiting.js';
+export * from './domain/index.js';
 export { WaitHandlers } from './wait-handlers.js';
 export { RunHandlers } from './handlers.js';
 export { OrchestratorModule } from './module.js';

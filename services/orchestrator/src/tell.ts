@@ -24,7 +24,7 @@ import type { Turn } from '@holdfast/runtime';
 import { openWaits, type Cancel, type KnownRun, type Run, type RunEvent } from './domain/run.js';
 import type { WaitStep } from './domain/wait.js';
 import { isBefore, stepsBefore } from './domain/fork.js';
-import { grantPages, historyStep, PAGE_BYTES, pagesOf } from './history.js';
+import { grantPages, historyStep, PAGE_BYTES, pagesOf } from './domain/history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;

@@ -31,7 +31,7 @@ import { notCompensable } from './domain/answering.js';
 import type { RunCommand } from './domain/commands.js';
 import { openWaits, type Run, type RunEvent } from './domain/run.js';
 import { isRun, type RunHandlers } from './handlers.js';
-import { historyStep } from './history.js';
+import { historyStep } from './domain/history.js';
 import { tellHeldTools } from './lanes.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;

@@ -1,6 +1,4 @@
-export * from './domain/case.js';
-export * from './domain/commands.js';
-export * from './domain/decide.js';
+export * from './domain/index.js';
 export { CaseHandlers } from './handlers.js';
 export { ReconciliationModule } from './module.js';
 export { reconciliation } from './routes.js';

@@ -1,7 +1,7 @@
 import { cp, readFile, rm } from 'node:fs/promises';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, SERVICES, startStack, type ManagedProcess, type ServiceName, type ServiceSpec, type Stack } from '@holdfast/deploy';
+import { databaseUrl, LOCAL_PARTITIONS, LOCAL_SESSION_TIMEOUT_MS, makeStackFolder, SERVICES, sow, startStack, type ManagedProcess, type ServiceName, type ServiceSpec, type Stack } from '@holdfast/deploy';
 import { decodeHeaders, topics, type Envelope, type Json } from '@holdfast/protocol';
 import { ensureTopics, laneOf, tail, type Tail } from '@holdfast/runtime/kafka';
 import { exactTypes, type LogRecord } from '@holdfast/runtime';
@@ -63,8 +63,11 @@ export class TestStack {
     delete process.env['HOLDFAST_BROKERS'];
     delete process.env['HOLDFAST_DATABASE_URL'];
     const services = SERVICES.map((name): ServiceSpec => ({ name, instances: instances[name] ?? 1, entry: entryOf(name), env: env[name] }));
+    const dir = await makeStackFolder('hf-test-');
+    const seed = process.env['HOLDFAST_TEST_SEED'];
+    if (seed !== undefined) await sow(seed, dir);
     const stack = await startStack({
-      dir: await makeStackFolder('hf-test-'),
+      dir,
       durable: false,
       partitions: LOCAL_PARTITIONS,
       env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS) },

@@ -1,5 +1,5 @@
 import { RunGranted, type HistoryStep, type Lease, type Message } from '@holdfast/protocol';
-import type { KnownRun, StepState } from './domain/run.js';
+import type { KnownRun, StepState } from './run.js';
 
 /** Bytes of history on one page; a page with its envelope stays well below a message's limit. */
 export const PAGE_BYTES = 160 * 1024;

@@ -1,0 +1,3 @@
+export * from './case.js';
+export * from './commands.js';
+export * from './decide.js';
