@@ -4,6 +4,7 @@ import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
 import { SERVICES, timedCellOf, type FaultPlan, type ProcessKind, type ServiceKind } from './faults.js';
+import { dataOf } from './folds.js';
 import { SimLog } from './log.js';
 import { SimProcess } from './process.js';
 import { start, type Running, type Surroundings } from './processes.js';
@@ -143,7 +144,7 @@ export class Cluster {
 
   /** A run, folded from its journal. */
   run(id: string): Run {
-    return this.databases.orchestrator.stream(topics.runEvents, id).reduce<Run>((state, { type, data }) => evolve(state, { type, data: JSON.parse(data) as unknown } as RunEvent), absent);
+    return this.databases.orchestrator.stream(topics.runEvents, id).reduce<Run>((state, row) => evolve(state, { type: row.type, data: dataOf(row) } as RunEvent), absent);
   }
 
   isBlocked(id: string): boolean {

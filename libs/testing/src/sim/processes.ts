@@ -49,7 +49,7 @@ export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>
     case 'orchestrator':
       return startLoop(around, process, around.databases.orchestrator, (contracts) => {
         const runs = new RunHandlers(contracts, checker);
-        return orchestrator(runs, new WaitHandlers(runs, contracts));
+        return orchestrator(runs, new WaitHandlers(runs, contracts, checker));
       });
     case 'ledger':
       return startLoop(around, process, around.databases.ledger, (contracts) => ledger(new EffectHandlers(contracts, serviceSource('ledger', '1'))));
