@@ -16,6 +16,7 @@ const UNPUBLISHED_MAX_MS = 10_000;
 const WORKERS_WITHIN_MS = 5 * 60_000;
 const LETTERS_WITHIN_MS = 24 * 60 * 60_000;
 const GATEWAY_WITHIN_MS = 5000;
+const RUNS_NAMED = 10;
 const stack = findingsOf('stack');
 
 /** What is wrong with a stack that runs, or ought to. Changes nothing. */
@@ -80,6 +81,8 @@ async function servicesOf(brokers: readonly string[]): Promise<Finding[]> {
 
 interface JournalRow {
   readonly rebuilding: boolean;
+  readonly shelved: string;
+  readonly runs: readonly string[];
   readonly waiting: string;
   readonly oldest: string | null;
 }
@@ -89,7 +92,7 @@ async function journalOf(service: ServiceName, databaseUrl: string, brokers: rea
   const { journal, progress } = await withClient(
     databaseUrl,
     async (client) => ({
-      journal: (await client.query<JournalRow>(`select (select rebuilding from incarnation) as rebuilding, count(j.*)::text as waiting, min(j.time)::text as oldest from progress p left join journal j on j.lane = p.lane and j.seq > p.published`)).rows[0],
+      journal: (await client.query<JournalRow>(`select (select rebuilding from incarnation) as rebuilding, (select count(*)::text from shelf) as shelved, array(select distinct stream from shelf order by stream limit ${RUNS_NAMED}) as runs, count(j.*)::text as waiting, min(j.time)::text as oldest from progress p left join journal j on j.lane = p.lane and j.seq > p.published`)).rows[0],
       progress: (await client.query<{ lane: number; offsets: string }>('select lane, offsets from progress')).rows,
     }),
     databaseOf(service),
@@ -99,6 +102,7 @@ async function journalOf(service: ServiceName, databaseUrl: string, brokers: rea
   const lag = await lagOf(brokers, progress);
   const behind = `${lag} message${lag === 1 ? '' : 's'} to read`;
   if (unpublishedMs > UNPUBLISHED_MAX_MS) return [stack.wrong(what, `${journal?.waiting ?? '?'} rows are not published, the oldest for ${ms(unpublishedMs, { long: true })}; ${behind}`, `see that an instance of ${service} runs and reaches Kafka; its /readyz says what stands`)];
+  if (journal !== undefined && journal.runs.length > 0) return [stack.weak(what, `${journal.shelved} messages rest for runs that the version that runs can’t read, of a newer one: ${journal.runs.join(', ')}${journal.runs.length < RUNS_NAMED ? '' : ' …'}; ${behind}`, `start the newer version of ${service} again`)];
   return [stack.ok(what, `all that it decided is published; ${behind}`)];
 }
 

@@ -40,12 +40,15 @@ describe('a service’s record', () => {
   });
 
   test.each([
-    ['of a type from a newer version', { type: 'Later' }, /type "Later".*waits for a newer one/],
+    ['of a type from a newer version', { type: 'Later' }, /type "Later".*is not known to this version/],
     ['with data that this version can’t read', { data: { n: 'one' } }, /can't be read by this version: n:/],
-  ])('%s halts the lane: it is nobody’s poison', (_, over, reason) => {
+  ])('%s waits with its run, and counts as seen; about the lane itself it halts the lane, and moves nothing: it is nobody’s poison', (_, over, reason) => {
     const seen = marks();
-    expect(inspector.inspect(news(0, 4, 0, over), seen)).toMatchObject({ kind: 'halt', reason: expect.stringMatching(reason) });
-    expect(seen.seen).toEqual({});
+    expect(inspector.inspect(news(0, 4, 0, over), seen)).toEqual({ kind: 'newer', stream: 's1', reason: expect.stringMatching(reason) });
+    expect(seen.seen).toEqual({ [source()]: 4 });
+    const other = marks();
+    expect(inspector.inspect(news(0, 4, 0, { ...over, stream: '~lane/p/2' }), other)).toMatchObject({ kind: 'halt', reason: expect.stringMatching(/the lane waits for a newer one/) });
+    expect(other.seen).toEqual({});
   });
 
   test('without its numbers is parked: it is no service’s', () => {

@@ -13,7 +13,9 @@ import type { JournalRow, Progress } from '../src/store/types.js';
 export const Opened = message('Opened', z.object({ tag: z.string() }));
 export const Added = message('Added', z.object({ n: z.number() }));
 export const Closed = message('Closed', z.object({}));
-export const Wish = message('Wish', z.object({ does: z.enum(['open', 'add', 'close', 'list', 'boom', 'all', 'share', 'refuse']), n: z.number().optional() }));
+export const Wish = message('Wish', z.object({ does: z.enum(['open', 'add', 'close', 'list', 'boom', 'all', 'share', 'refuse', 'look']), n: z.number().optional(), at: z.string().optional() }));
+/** To all open streams of its lane. */
+export const ToAll = message('ToAll', z.object({ n: z.number() }));
 export const Ignored = message('Ignored', z.object({}));
 export const News = message('News', z.object({ n: z.number() }));
 export const OtherNews = message('OtherNews', z.object({}));
@@ -60,6 +62,8 @@ function wished(stream: string, data: MessageOf<typeof Wish>['data'], turn: Turn
     case 'share':
       turn.putShared('row', `${turn.shared('row') ?? ''}${stream};`);
       return;
+    case 'look':
+      return turn.send(SAID, stream, 'acme', Said({ what: String(turn.state(data.at ?? stream).n) }));
     case 'refuse':
       turn.answered();
       return;
@@ -76,11 +80,19 @@ export const counter = (told: Unreadable[] = []): Service<Counter, CounterEvent>
   name: 'counter',
   ownTopic: OWN,
   inbound: [
-    { name: WISHES, writtenBy: 'outsider', types: [Wish, Ignored] },
+    { name: WISHES, writtenBy: 'outsider', types: [Wish, ToAll, Ignored] },
     { name: NEWS, writtenBy: 'service', types: [News, OtherNews] },
   ],
   routes: [
     on<Counter, CounterEvent, MessageOf<typeof Wish>['data']>(WISHES, Wish, ({ envelope, data }, turn) => wished(envelope.subject, data, turn)),
+    on<Counter, CounterEvent, MessageOf<typeof ToAll>['data']>(
+      WISHES,
+      ToAll,
+      ({ data }, turn) => {
+        for (const stream of turn.open('t')) turn.record(stream, 'acme', Added({ n: data.n }));
+      },
+      { streams: (_, open) => open('t') },
+    ),
     on<Counter, CounterEvent, MessageOf<typeof News>['data']>(NEWS, News, ({ envelope, data }, turn) => turn.record(envelope.subject, envelope.tenant, Added({ n: data.n }))),
   ],
   initial: { open: false, tag: null, n: 0 },

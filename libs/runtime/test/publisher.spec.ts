@@ -76,7 +76,7 @@ async function pass(ms: number): Promise<void> {
 }
 const health = (): string | null => {
   const since = publisher.waitingSince();
-  const all: LoopHealth = { lanes: 4, halted: [], unpublishedMs: since === null ? 0 : now - since, stuckMs: 0, waiting: 0, silentMs: 0, unpublishedRows: publisher.waiting(), openStreams: 0 };
+  const all: LoopHealth = { lanes: 4, halted: [], shelved: [], unpublishedMs: since === null ? 0 : now - since, stuckMs: 0, waiting: 0, silentMs: 0, unpublishedRows: publisher.waiting(), openStreams: 0 };
   return unreadyBecause(all, { databaseSilentMs: 0, lagStuckMs: 0 }, 10_000);
 };
 

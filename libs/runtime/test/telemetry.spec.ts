@@ -98,7 +98,7 @@ describe('what is counted', () => {
 });
 
 describe('/metrics', () => {
-  const health = () => ({ lanes: 4, halted: [{ lane: 1, reason: 'r' }], unpublishedMs: 0, stuckMs: 1500, waiting: 7, silentMs: 0, unpublishedRows: 3, openStreams: 9 });
+  const health = () => ({ lanes: 4, halted: [{ lane: 1, reason: 'r' }], shelved: [{ stream: 's9', reason: 'r', messages: 2 }], unpublishedMs: 0, stuckMs: 1500, waiting: 7, silentMs: 0, unpublishedRows: 3, openStreams: 9 });
   const counts = new Map([['skipped: duplicate', 2], ['ignored: already_settled', 3], ['ignored: not_due', 5], ['parked: too_large', 1], ['tokens: replayed', 100], ['refused: stale_fence', 4]]);
 
   test('tells what a service does and how it stands', async () => {
@@ -118,6 +118,7 @@ describe('/metrics', () => {
     expect(of('holdfast_database_connections')).toEqual(['holdfast_database_connections{state="used"} 3', 'holdfast_database_connections{state="idle"} 2', 'holdfast_database_connections{state="waiting"} 1']);
     expect(of('holdfast_suppressed_duplicates_total')).toEqual(['holdfast_suppressed_duplicates_total{because="duplicate"} 2', 'holdfast_suppressed_duplicates_total{because="already_settled"} 3']);
     expect(of('holdfast_tokens_total')).toEqual(['holdfast_tokens_total{steps="replayed"} 100']);
+    expect(line('holdfast_shelved_runs')).toBe('holdfast_shelved_runs 1');
     expect(line('holdfast_ready')).toBe('holdfast_ready 0');
     expect(of('holdfast_decisions_total')).toContain('holdfast_decisions_total{what="refused",because="stale_fence"} 4');
     // Asked again it says the same: nothing is added up twice.

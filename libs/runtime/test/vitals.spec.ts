@@ -4,7 +4,7 @@ import type { LoopHealth } from '../src/loop/loop.js';
 import { Vitals } from '../src/telemetry/vitals.js';
 
 const PATIENCE_MS = 10_000;
-const well: LoopHealth = { lanes: 2, halted: [], unpublishedMs: 0, stuckMs: 0, waiting: 0, silentMs: 0, unpublishedRows: 0, openStreams: 0 };
+const well: LoopHealth = { lanes: 2, halted: [], shelved: [], unpublishedMs: 0, stuckMs: 0, waiting: 0, silentMs: 0, unpublishedRows: 0, openStreams: 0 };
 const calm = { databaseSilentMs: 0, lagStuckMs: 0 };
 
 let now = 0;

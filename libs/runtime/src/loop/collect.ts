@@ -23,7 +23,8 @@ export function collect<State>(lanes: readonly Lane<State>[], pace: Pace, now: n
     const taken = lane.inbox.splice(0, records[i]);
     const due = lane.caughtUp() ? lane.agenda.takeDue(now, timers, missed[i]) : [];
     timers -= due.length;
-    if (taken.length > 0 || due.length > 0) works.push({ lane, records: taken, due });
+    const again = lane.shelf.takeAgain();
+    if (taken.length > 0 || due.length > 0 || again.length > 0) works.push({ lane, records: taken, again, due });
   }
   return works;
 }

@@ -6,6 +6,7 @@ import type { Lane } from './lane.js';
 import type { Marks } from './inbound.js';
 import type { Service, Turn } from './service.js';
 import type { LoopObserver, Marked } from './observer.js';
+import type { ShelfDraft } from './shelf.js';
 import type { Cached } from './streams.js';
 
 /** A handler asked for something that the turn had not fetched: fetch it and begin the turn anew. */
@@ -69,8 +70,11 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   /** Counted when it is committed: a draft that is thrown away has counted nothing. */
   readonly counted: Counted[] = [];
   readonly marks: Marked[] = [];
+  readonly shelf: ShelfDraft;
   #last: Record<string, number>;
   #record: LogRecord | null = null;
+  /** The one open stream that the message in hand is about, where the lane's others have heard it already. */
+  #only: string | null = null;
 
   constructor(lane: Lane<State>, context: DraftContext<State, Event>) {
     this.lane = lane.id;
@@ -81,17 +85,26 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.seen = { ...lane.progress.seen };
     this.parked = { ...lane.progress.parked };
     this.#last = { ...lane.progress.last };
+    this.shelf = lane.shelf.draft();
   }
 
   /** The record being handled; its offset counts as read. */
   at(record: LogRecord): void {
     this.#record = record;
+    this.#only = null;
     this.#offsets[record.topic] = record.offset + 1;
+  }
+
+  /** A record from the shelf; its offset counts as read already. `only`: of the lane's open streams it is about this one alone. */
+  again(record: LogRecord, only: string | null): void {
+    this.#record = record;
+    this.#only = only;
   }
 
   /** All records are handled; what follows is nobody's answer. */
   handled(): void {
     this.#record = null;
+    this.#only = null;
   }
 
   get inHand(): LogRecord | null {
@@ -153,7 +166,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     // What this very turn opened or closed is not on the lane's agenda yet.
     const found = new Set(this.#of.agenda.open(tag).filter((stream) => !this.#streams.has(stream)));
     for (const [stream, { state }] of this.#streams) if (isOpen(stream, state)) found.add(stream);
-    return [...found];
+    if (this.shelf.isEmpty) return [...found];
+    return [...found].filter((stream) => (this.#only === null ? !this.shelf.has(stream) : stream === this.#only));
   }
 
   wake(stream: string, at: number): void {
@@ -245,13 +259,14 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
       nextSeq: nextSeq + this.#rows.length,
       published: this.#of.published,
     };
-    return { progress, expectedNextSeq: nextSeq, rows: this.#rows, agenda: dedupeByStream(agenda), shared: lastByKey(this.#shared) };
+    return { progress, expectedNextSeq: nextSeq, rows: this.#rows, agenda: dedupeByStream(agenda), shared: lastByKey(this.#shared), shelf: this.shelf.write() };
   }
 
   /** The transaction is committed: the lane moves on. */
   apply(write: LaneWrite): void {
     this.#of.committed(write.progress, this.#streams);
     this.#of.agenda.written(write.agenda);
+    this.shelf.apply();
   }
 
   #cached(stream: string): Cached<State> {

@@ -6,6 +6,8 @@ export type Inspected<State, Event extends Message> =
   | { readonly kind: 'skip'; readonly because: 'duplicate' | 'not_routed' | 'answered_before' }
   | { readonly kind: 'message'; readonly inbound: Inbound; readonly route: Route<State, Event> }
   | { readonly kind: 'unreadable'; readonly problem: Unreadable }
+  /** A service's, for a run, that only a newer version can read. */
+  | { readonly kind: 'newer'; readonly stream: string; readonly reason: string }
   /** The lane can't go past this record. */
   | { readonly kind: 'halt'; readonly reason: string };
 
@@ -15,13 +17,16 @@ export interface Marks {
   readonly parked: Readonly<Record<string, number>>;
 }
 
+/** Of what was kept: no mark says whether it was answered. */
+const NO_MARKS: Marks = { seen: {}, parked: {} };
+
 interface TopicTable<State, Event extends Message> {
   readonly writtenBy: 'service' | 'outsider';
   readonly known: ReadonlySet<string>;
   readonly routes: ReadonlyMap<string, Route<State, Event>>;
 }
 
-/** Tells what a record is: a message for a handler, one to skip, one to park, or one that stops the lane. */
+/** Tells what a record is: a message for a handler, one to skip, one to park, one that only a newer version can read, or one that stops the lane. */
 export class Inspector<State, Event extends Message> {
   readonly #topics: ReadonlyMap<string, TopicTable<State, Event>>;
   readonly #laneOf: (key: string) => number;
@@ -40,38 +45,46 @@ export class Inspector<State, Event extends Message> {
     );
   }
 
-  inspect(record: LogRecord, marks: Marks): Inspected<State, Event> {
+  /** `again`: it was counted as seen before, and was kept. */
+  inspect(record: LogRecord, marks: Marks, again = false): Inspected<State, Event> {
     const table = this.#topics.get(record.topic);
     if (table === undefined) return { kind: 'skip', because: 'not_routed' };
     const envelope = decodeHeaders(record.headers, record.key, record.time);
-    return table.writtenBy === 'service' ? this.#fromService(record, envelope, table, marks) : this.#fromOutsider(record, envelope, table, marks);
+    return table.writtenBy === 'service' ? this.#fromService(record, envelope, table, marks, again) : this.#fromOutsider(record, envelope, table, again ? NO_MARKS : marks);
   }
 
-  #fromService(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks): Inspected<State, Event> {
+  #fromService(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks, again: boolean): Inspected<State, Event> {
     const { topic, lane, offset } = record;
     if (envelope?.seq === undefined || envelope.lane === undefined || envelope.prev === undefined) {
       // Not a service's: services number every row.
-      return this.#park(record, envelope, 'not_from_a_service', `a record without ce_seq, ce_lane and ce_prevseq on ${topic}, which only services write`, undefined, marks);
+      return this.#park(record, envelope, 'not_from_a_service', `a record without ce_seq, ce_lane and ce_prevseq on ${topic}, which only services write`, undefined, again ? NO_MARKS : marks);
     }
     const source = `${topic}|${envelope.source}|${envelope.lane}`;
     const last = marks.seen[source];
-    if (last !== undefined) {
+    if (last !== undefined && !again) {
       if (envelope.seq <= last) return { kind: 'skip', because: 'duplicate' };
       if (envelope.prev > last) {
         return { kind: 'halt', reason: `gap on ${topic}/${lane} at offset ${offset}: ${envelope.source} says seq ${envelope.prev} came before ${envelope.seq}, last seen is ${last}` };
       }
     }
-    if (!table.known.has(envelope.type)) {
-      return { kind: 'halt', reason: `message type "${envelope.type}" on ${topic}/${lane} at offset ${offset} is not known to this version; the lane waits for a newer one` };
-    }
+    const seen = (): void => {
+      marks.seen[source] = Math.max(last ?? 0, envelope.seq ?? 0);
+    };
+    const newer = (reason: string): Inspected<State, Event> => {
+      // What is about no run is about the whole lane.
+      if (envelope.subject.startsWith('~')) return { kind: 'halt', reason: `${reason}; the lane waits for a newer one` };
+      seen();
+      return { kind: 'newer', stream: envelope.subject, reason };
+    };
+    if (!table.known.has(envelope.type)) return newer(`message type "${envelope.type}" on ${topic}/${lane} at offset ${offset} is not known to this version`);
     const route = table.routes.get(envelope.type);
     if (route === undefined) {
-      marks.seen[source] = envelope.seq;
+      seen();
       return { kind: 'skip', because: 'not_routed' };
     }
     const read = readOwn(record, route);
-    if (!read.ok) return { kind: 'halt', reason: `${envelope.type} on ${topic}/${lane} at offset ${offset} can't be read by this version: ${read.message}` };
-    marks.seen[source] = envelope.seq;
+    if (!read.ok) return newer(`${envelope.type} on ${topic}/${lane} at offset ${offset} can't be read by this version: ${read.message}`);
+    seen();
     return { kind: 'message', inbound: { envelope, record, data: read.data }, route };
   }
 

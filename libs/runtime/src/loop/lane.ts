@@ -1,6 +1,7 @@
 import type { LogRecord } from '../ports.js';
-import type { AgendaEntry, Progress } from '../store/types.js';
+import type { AgendaEntry, Progress, Shelved } from '../store/types.js';
 import { Agenda } from './agenda.js';
+import { Shelf } from './shelf.js';
 import type { Cached } from './streams.js';
 
 /** How many streams that are at rest or asleep a lane keeps folded in memory. */
@@ -15,6 +16,8 @@ export const sleeps = ({ tag, dueAt }: Omit<AgendaEntry, 'stream' | 'open'>): bo
 export class Lane<State> {
   readonly id: number;
   readonly agenda = new Agenda();
+  /** Runs that this version can't read. */
+  shelf = new Shelf();
   progress: Progress;
   inbox: LogRecord[] = [];
   /** Next offset that may enter the inbox, by topic. */
@@ -43,9 +46,10 @@ export class Lane<State> {
   /**
    * Takes the open streams of a lane just taken over. One that came to rest just before its holder died still
    * stands as open: each is looked at, a few at a time. One that nobody can want before its time is looked at
-   * then; there may be very many of these.
+   * then; there may be very many of these. What stands on the shelf is tried again.
    */
-  load(entries: readonly AgendaEntry[], now: number): void {
+  load(entries: readonly AgendaEntry[], shelved: readonly Shelved[], now: number): void {
+    this.shelf = new Shelf(shelved);
     let lookAt = now;
     for (const entry of entries) {
       if (sleeps(entry)) {
@@ -66,7 +70,7 @@ export class Lane<State> {
   /** Offsets up to which all was decided and all that it led to is published, as far as known; looked at now and then. */
   tellable(): Readonly<Record<string, number>> {
     const before = this.#toTell;
-    const now = { offsets: this.progress.offsets, seq: this.progress.nextSeq - 1 };
+    const now = { offsets: this.#decided(), seq: this.progress.nextSeq - 1 };
     if (this.published >= now.seq) {
       this.#toTell = null;
       return now.offsets;
@@ -74,6 +78,12 @@ export class Lane<State> {
     if (before !== null && this.published < before.seq) return {};
     this.#toTell = now;
     return before?.offsets ?? {};
+  }
+
+  /** What is on the shelf has been read and not been decided. */
+  #decided(): Readonly<Record<string, number>> {
+    if (this.shelf.size === 0) return this.progress.offsets;
+    return Object.fromEntries(Object.entries(this.progress.offsets).map(([topic, offset]) => [topic, Math.min(offset, this.shelf.firstOffset(topic) ?? offset)]));
   }
 
   stream(id: string): Cached<State> | undefined {

@@ -117,6 +117,7 @@ export class Loop<State, Event extends Message> {
     return {
       lanes: lanes.length,
       halted: lanes.flatMap(({ id, halted }) => (halted === null ? [] : [{ lane: id, reason: halted }])),
+      shelved: lanes.flatMap(({ shelf }) => shelf.streams()),
       unpublishedMs: since === null ? 0 : now - since,
       stuckMs: this.#busySince === null ? 0 : now - this.#busySince,
       waiting: this.#waiting,
@@ -266,6 +267,7 @@ export class Loop<State, Event extends Message> {
         return agenda.open && !sleeps(agenda);
       });
     }
+    for (const { lane } of works) for (const { stream, reason } of lane.shelf.takeNews()) this.#options.onAlarm('run shelved', { lane: lane.id, run: stream, reason });
     observer?.onTurn(factsOf({ startedAt, decidedAt, committedAt }, works, turn, held));
   }
 
@@ -398,7 +400,7 @@ export class Loop<State, Event extends Message> {
       const { lane, missing } = laneFrom<State>(service.name, mine, ends);
       // What was committed and not known to be published goes out first, in order, before anything new.
       await this.#publisher?.enqueueRest((after) => store.rowsAfter(lane.id, after, 1000), lane.published);
-      lane.load(await store.openStreams(lane.id), this.#options.clock.now());
+      lane.load(await store.openStreams(lane.id), await store.shelved(lane.id), this.#options.clock.now());
       this.#lanes.set(lane.id, lane);
       if (missing !== null) this.#halt(lane, missing);
       taken.push(lane);

@@ -25,6 +25,8 @@ export interface LoopOptions<State, Event extends Message> {
 export interface LoopHealth {
   readonly lanes: number;
   readonly halted: readonly { readonly lane: number; readonly reason: string }[];
+  /** Runs that this version can't read: what comes for them is kept. `reason` is null where an earlier holder's were not tried yet. */
+  readonly shelved: readonly { readonly stream: string; readonly reason: string | null; readonly messages: number }[];
   /** Milliseconds that the oldest unpublished row has waited; 0 when none does. */
   readonly unpublishedMs: number;
   /** Milliseconds since the loop last came round while there was work. */

@@ -38,6 +38,6 @@ function advance<State, Event extends Message>(service: Pick<Service<State, Even
   try {
     return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event, row.time) };
   } catch (error) {
-    throw new NewerHistory(`stream ${row.stream}: this version can’t take in its ${row.type} (row ${row.lane}/${row.seq}), which a newer one has written; the lane waits for a version that can`, { cause: error });
+    throw new NewerHistory(`stream ${row.stream}: this version can’t take in its ${row.type} (row ${row.lane}/${row.seq}), which a newer one has written`, { cause: error });
   }
 }

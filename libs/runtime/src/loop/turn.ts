@@ -1,17 +1,20 @@
 import type { Message } from '@holdfast/protocol';
 import type { Clock, LogRecord, Random } from '../ports.js';
-import type { JournalRow, LaneWrite } from '../store/types.js';
+import type { JournalRow, LaneWrite, Shelved } from '../store/types.js';
 import { Draft, Missing, type Counted, type DraftContext } from './draft.js';
 import type { Inspected, Inspector } from './inbound.js';
 import type { Lane } from './lane.js';
 import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
+import { ShelfFull } from './shelf.js';
 import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
 /** What one lane brings into a turn. */
 export interface LaneWork<State> {
   readonly lane: Lane<State>;
   readonly records: readonly LogRecord[];
+  /** What an earlier holder of the lane has kept, since it couldn't read it: comes first. */
+  readonly again?: readonly Shelved[];
   readonly due: readonly string[];
 }
 
@@ -48,10 +51,17 @@ class Blocked<State> extends Error {
   }
 }
 
+interface Item<State, Event extends Message> {
+  readonly record: LogRecord;
+  readonly result: Inspected<State, Event>;
+  /** Where it comes from the shelf. */
+  readonly shelved: Shelved | null;
+}
+
 interface Read<State, Event extends Message> {
   readonly work: LaneWork<State>;
   readonly draft: Draft<State, Event>;
-  readonly inspected: readonly { record: LogRecord; result: Inspected<State, Event> }[];
+  readonly inspected: readonly Item<State, Event>[];
   readonly halted: string | null;
 }
 
@@ -61,7 +71,7 @@ export async function decideTurn<State, Event extends Message>(context: TurnCont
   let wanted: string | null = null;
   for (let going = works; going.length > 0; ) {
     try {
-      if (wanted !== null) await loadInto(context, new Map(going.map(({ lane }) => [lane, new Set([wanted ?? ''])])));
+      if (wanted !== null) await loadInto(context, new Map(going.map(({ lane }) => [lane, new Set([wanted ?? ''])])), 'asked');
       wanted = null;
       return await attempt(context, going, extraLocks);
     } catch (error) {
@@ -82,7 +92,7 @@ async function attempt<State, Event extends Message>(context: TurnContext<State,
   const locked = new Map<string, string | null>();
   const draftContext: DraftContext<State, Event> = { service: context.service, random: context.random, now: context.clock.now(), locked, observer: context.observer };
   const reads = works.map((work) => inspectAll(context, work, draftContext));
-  await loadInto(context, new Map(reads.map((read) => [read.work.lane, streamsOf(read)])));
+  await loadInto(context, new Map(reads.map((read) => [read.work.lane, streamsOf(read)])), 'named');
   await context.service.prepare?.(reads.flatMap(({ inspected }) => inspected.flatMap(({ result }) => (result.kind === 'message' ? [result.inbound] : []))));
   const keys = new Set([...extraLocks, ...reads.flatMap((read) => locksOf(context, read))]);
   if (keys.size > 0) for (const [key, data] of await context.lock([...keys])) locked.set(key, data);
@@ -91,11 +101,11 @@ async function attempt<State, Event extends Message>(context: TurnContext<State,
 
 function inspectAll<State, Event extends Message>(context: TurnContext<State, Event>, work: LaneWork<State>, draftContext: DraftContext<State, Event>): Read<State, Event> {
   const draft = new Draft<State, Event>(work.lane, draftContext);
-  const inspected: { record: LogRecord; result: Inspected<State, Event> }[] = [];
+  const inspected: Item<State, Event>[] = (work.again ?? []).map((shelved) => ({ record: shelved.record, result: context.inspector.inspect(shelved.record, draft, true), shelved }));
   for (const record of work.records) {
     const result = context.inspector.inspect(record, draft);
     if (result.kind === 'halt') return { work, draft, inspected, halted: result.reason };
-    inspected.push({ record, result });
+    inspected.push({ record, result, shelved: null });
   }
   return { work, draft, inspected, halted: null };
 }
@@ -118,45 +128,96 @@ function locksOf<State, Event extends Message>({ service }: TurnContext<State, E
   return keys;
 }
 
-async function loadInto<State, Event extends Message>(context: TurnContext<State, Event>, wanted: ReadonlyMap<Lane<State>, ReadonlySet<string>>): Promise<void> {
-  const missing = [...wanted].flatMap(([lane, streams]) => [...streams].filter((stream) => lane.stream(stream) === undefined).map((stream) => ({ lane, stream })));
+/** A run that this version can't read rests on the shelf; where a decision asks for it even so, its lane stops. */
+async function loadInto<State, Event extends Message>(context: TurnContext<State, Event>, wanted: ReadonlyMap<Lane<State>, ReadonlySet<string>>, why: 'named' | 'asked'): Promise<void> {
+  const isWanted = (lane: Lane<State>, stream: string): boolean => lane.stream(stream) === undefined && (why === 'asked' || lane.shelf.reasonOf(stream) === undefined);
+  const missing = [...wanted].flatMap(([lane, streams]) => [...streams].filter((stream) => isWanted(lane, stream)).map((stream) => ({ lane, stream })));
   if (missing.length === 0) return;
   const rows = await context.load([...new Set(missing.map(({ stream }) => stream))]);
   for (const { lane, stream } of missing) {
     try {
       lane.keep(stream, foldRows(context.service, rows.get(stream) ?? []));
     } catch (error) {
-      if (error instanceof DamagedHistory || error instanceof NewerHistory) throw new Blocked(lane, error.message);
-      throw error;
+      const rests = lane.shelf.reasonOf(stream) !== undefined || stream.startsWith('~');
+      if (error instanceof NewerHistory && !rests) lane.shelf.rest(stream, error.message);
+      else if (error instanceof DamagedHistory || error instanceof NewerHistory) throw new Blocked(lane, error.message);
+      else throw error;
     }
   }
 }
 
 function decideLane<State, Event extends Message>(context: TurnContext<State, Event>, { work, draft, inspected, halted }: Read<State, Event>): Decided<State> {
-  for (const { record, result } of inspected) {
-    draft.at(record);
-    switch (result.kind) {
-      case 'skip':
-        draft.count('skipped', result.because);
-        break;
-      case 'unreadable':
-        draft.count('parked', result.problem.reason);
-        guarded(context, draft, result.problem.envelope?.subject ?? null, result.problem.envelope?.tenant ?? 'default', () => context.service.onUnreadable(result.problem, draft));
-        break;
-      case 'message': {
-        const { inbound, route } = result;
-        guarded(context, draft, inbound.envelope.subject, inbound.envelope.tenant, () => route.handle(inbound, draft));
-        break;
-      }
-      case 'halt':
-        break; // Inspection ends at the first one.
+  for (const item of inspected) {
+    try {
+      decideItem(context, work.lane, draft, item);
+    } catch (error) {
+      if (error instanceof ShelfFull) throw new Blocked(work.lane, error.message);
+      throw error;
     }
   }
   draft.handled();
-  const due = new Set(work.due);
+  const due = new Set(work.due.filter((stream) => !draft.shelf.has(stream)));
   for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
   const write = draft.finish(due);
   return { lane: work.lane, write, apply: () => draft.apply(write), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
+}
+
+function decideItem<State, Event extends Message>(context: TurnContext<State, Event>, lane: Lane<State>, draft: Draft<State, Event>, { record, result, shelved }: Item<State, Event>): void {
+  if (shelved === null) draft.at(record);
+  else if (draft.shelf.isStuck(shelved.stream)) return;
+  else draft.again(record, aboutOf(result) === shelved.stream ? null : shelved.stream);
+  const kept = shelved === null ? toKeep(lane, draft, result) : [];
+  for (const stream of kept) draft.shelf.put(stream, record);
+  if (kept.length > 0) draft.count('shelved', result.kind === 'newer' ? 'newer_message' : 'run_not_readable');
+  const about = aboutOf(result);
+  if (about !== null && kept.includes(about)) return;
+  switch (result.kind) {
+    case 'skip':
+      draft.count('skipped', result.because);
+      break;
+    case 'unreadable':
+      draft.count('parked', result.problem.reason);
+      guarded(context, draft, about, result.problem.envelope?.tenant ?? 'default', () => context.service.onUnreadable(result.problem, draft));
+      break;
+    case 'message': {
+      const { inbound, route } = result;
+      guarded(context, draft, inbound.envelope.subject, inbound.envelope.tenant, () => route.handle(inbound, draft));
+      break;
+    }
+    case 'newer':
+      draft.shelf.rest(result.stream, result.reason);
+      return; // It stays where it is.
+    case 'halt':
+      if (shelved !== null) draft.shelf.rest(shelved.stream, result.reason);
+      return; // Inspection of what has come now ends at the first one.
+  }
+  if (shelved !== null) draft.shelf.take(shelved);
+}
+
+/** Whose message it is. */
+const aboutOf = <State, Event extends Message>(result: Inspected<State, Event>): string | null => {
+  switch (result.kind) {
+    case 'message':
+      return result.inbound.envelope.subject;
+    case 'unreadable':
+      return result.problem.envelope?.subject ?? null;
+    case 'newer':
+      return result.stream;
+    case 'skip':
+    case 'halt':
+      return null;
+  }
+};
+
+/** For which streams a message has to be kept: its own, or, of one to a whole lane, those that can't hear it now. */
+function toKeep<State, Event extends Message>(lane: Lane<State>, draft: Draft<State, Event>, result: Inspected<State, Event>): string[] {
+  if (result.kind === 'newer') {
+    draft.shelf.rest(result.stream, result.reason);
+    return [result.stream];
+  }
+  if (draft.shelf.isEmpty) return [];
+  const streams = result.kind === 'message' ? result.route.streams(result.inbound, (tag) => lane.agenda.open(tag)) : [aboutOf(result)];
+  return streams.filter((stream): stream is string => stream !== null && draft.shelf.has(stream));
 }
 
 /** A handler that fails on one run's message takes that run out of the way, not the lane. */

@@ -1,6 +1,7 @@
 import type { DataSource, QueryRunner } from 'typeorm';
 import type { PoolClient } from 'pg';
-import { JournalReplaced, type AgendaEntry, type JournalRow, type LaneWrite, type LockedStore, type Progress, type Store, type StreamHead } from './types.js';
+import { fromShelf, toShelf } from './shelf-text.js';
+import { JournalReplaced, type AgendaEntry, type JournalRow, type LaneWrite, type LockedStore, type Progress, type Shelved, type Store, type StreamHead } from './types.js';
 
 export const COLUMNS = 'lane, seq, topic, prev, stream, type, version, time, tenant, hash, trace, data';
 
@@ -16,7 +17,7 @@ const TAKE = `
  * rest joins with it, so a lane that was lost loses its part and no other. After a commit whose
  * answer was lost, next_seq differs on the second try, and the lane is read anew.
  */
-const APPEND = `
+const append = (besides: string): string => `
   with held as (
     select p.lane from progress p
     join unnest($1::int[], $2::bigint[], $3::bigint[]) as mine(lane, epoch, next_seq)
@@ -46,8 +47,22 @@ const APPEND = `
     from unnest($27::text[], $28::int[], $29::text[]) as w(key, lane, data)
     join held on held.lane = w.lane
     where s.key = w.key
-  )
+  )${besides}
   select lane from held`;
+
+const APPEND = append('');
+/* Hardly ever anything of a shelf changes: most transactions are spared it. */
+const APPEND_WITH_SHELF = append(`, kept as (
+    insert into shelf (lane, id, stream, record)
+    select k.lane, k.id, k.stream, k.record
+    from unnest($30::int[], $31::bigint[], $32::text[], $33::text[]) as k(lane, id, stream, record)
+    join held on held.lane = k.lane
+  ), taken as (
+    delete from shelf s
+    using unnest($34::int[], $35::bigint[]) as t(lane, id)
+    join held on held.lane = t.lane
+    where s.lane = t.lane and s.id = t.id
+  )`);
 
 const LACKS = `
   select h.n::int as n from unnest($2::text[], $3::bigint[], $4::text[]) with ordinality as h(stream, version, hash, n)
@@ -104,6 +119,11 @@ export class PgStore implements Store {
     return this.#query('open-streams', `select stream, open, due_at as "dueAt", tag from agenda where lane = $1 and open`, [lane]);
   }
 
+  async shelved(lane: number): Promise<Shelved[]> {
+    const rows = await this.#query<{ id: number; stream: string; record: string }>('shelved', 'select id, stream, record from shelf where lane = $1 order by id', [lane]);
+    return rows.map(({ record, ...row }) => ({ ...row, record: fromShelf(record) }));
+  }
+
   async loadStreams(topic: string, streams: readonly string[]): Promise<Map<string, JournalRow[]>> {
     const rows = await this.#query<JournalRow>(
       'load-streams',
@@ -120,7 +140,8 @@ export class PgStore implements Store {
   }
 
   async append(writes: readonly LaneWrite[]): Promise<ReadonlySet<number>> {
-    return lanesOf(await this.#query('append', APPEND, parameters(writes)));
+    const { name, text, values } = appending(writes);
+    return lanesOf(await this.#query(name, text, values));
   }
 
   async lock(keys: readonly string[]): Promise<LockedStore> {
@@ -174,7 +195,8 @@ class LockedPgStore implements LockedStore {
 
   async commit(writes: readonly LaneWrite[]): Promise<ReadonlySet<number>> {
     try {
-      const { rows } = await this.#client.query<{ lane: number }>(APPEND, parameters(writes));
+      const { text, values } = appending(writes);
+      const { rows } = await this.#client.query<{ lane: number }>(text, values);
       const whole = rows.length === writes.length;
       await this.#client.query(whole ? 'commit' : 'rollback');
       return whole ? lanesOf(rows) : new Set();
@@ -197,6 +219,22 @@ class LockedPgStore implements LockedStore {
 }
 
 const lanesOf = (rows: readonly { lane: number }[]): ReadonlySet<number> => new Set(rows.map(({ lane }) => lane));
+
+function appending(writes: readonly LaneWrite[]): { readonly name: string; readonly text: string; readonly values: unknown[] } {
+  const values = parameters(writes);
+  if (writes.every(({ shelf }) => shelf === undefined)) return { name: 'append', text: APPEND, values };
+  const put = writes.flatMap(({ progress: { lane }, shelf }) => (shelf?.put ?? []).map((one) => ({ lane, ...one })));
+  const taken = writes.flatMap(({ progress: { lane }, shelf }) => (shelf?.taken ?? []).map((id) => ({ lane, id })));
+  values.push(
+    put.map(({ lane }) => lane),
+    put.map(({ id }) => id),
+    put.map(({ stream }) => stream),
+    put.map(({ record }) => toShelf(record)),
+    taken.map(({ lane }) => lane),
+    taken.map(({ id }) => id),
+  );
+  return { name: 'append-with-shelf', text: APPEND_WITH_SHELF, values };
+}
 
 function parameters(writes: readonly LaneWrite[]): unknown[] {
   const p = writes.map(({ progress }) => progress);

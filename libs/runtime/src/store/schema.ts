@@ -69,4 +69,17 @@ export class Rebuilding1764440000000 implements MigrationInterface {
   }
 }
 
-export const journalMigrations = [Journal1764374400000, Rebuilding1764440000000];
+/** Messages for runs that this version can't read wait here for one that can; `record` is the message as JSON. */
+export class Shelf1764484800000 implements MigrationInterface {
+  readonly name = 'Shelf1764484800000';
+
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query('create table shelf (lane int not null, id bigint not null, stream text not null, record text not null, primary key (lane, id))');
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query('drop table shelf');
+  }
+}
+
+export const journalMigrations = [Journal1764374400000, Rebuilding1764440000000, Shelf1764484800000];

@@ -1,3 +1,5 @@
+import type { LogRecord } from '../ports.js';
+
 /** One row of a service's journal: what it decided, in lane order. The outbox is the tail not yet published. */
 export interface JournalRow {
   readonly lane: number;
@@ -52,6 +54,20 @@ export interface SharedWrite {
   readonly data: string;
 }
 
+/** A message kept for a stream whose history, or which itself, this version can't read. */
+export interface Shelved {
+  /** Rises within the lane: the order in which the messages came. */
+  readonly id: number;
+  readonly stream: string;
+  readonly record: LogRecord;
+}
+
+/** What a turn puts on its lane's shelf, and the ids of what it takes from there. */
+export interface ShelfWrite {
+  readonly put: readonly Shelved[];
+  readonly taken: readonly number[];
+}
+
 /** One lane's part of a transaction. */
 export interface LaneWrite {
   /** Values after the transaction; `epoch` and the `nextSeq` before it are its condition. */
@@ -60,6 +76,8 @@ export interface LaneWrite {
   readonly rows: readonly JournalRow[];
   readonly agenda: readonly AgendaEntry[];
   readonly shared: readonly SharedWrite[];
+  /** Absent where nothing of it changes, which is nearly always. */
+  readonly shelf?: ShelfWrite | undefined;
 }
 
 /** A transaction that holds locks on shared rows, for what spans lanes. */
@@ -85,6 +103,8 @@ export interface Store {
   /** Rows after a `seq`, in order, at most `limit`. */
   rowsAfter(lane: number, seq: number, limit: number): Promise<JournalRow[]>;
   openStreams(lane: number): Promise<AgendaEntry[]>;
+  /** What stands on the lane's shelf, in the order in which it came. */
+  shelved(lane: number): Promise<readonly Shelved[]>;
   /** Rows of each stream's own events, in version order. */
   loadStreams(topic: string, streams: readonly string[]): Promise<Map<string, JournalRow[]>>;
   /**

@@ -86,6 +86,7 @@ export function loopGauges(registry: Registry, sources: LoopSources): void {
   of('ready', '1 where /readyz says so', () => (sources.ready() ? 1 : 0));
   of('lanes', 'Lanes that this instance holds', () => health().lanes);
   of('lanes_halted', 'Lanes that can’t go on without help', () => health().halted.length);
+  of('shelved_runs', 'Runs that rest, since this version can’t read them', () => health().shelved.length);
   of('inbox_messages', 'Messages fetched and not yet taken by a turn', () => health().waiting);
   of('open_streams', 'Streams that are not at rest', () => health().openStreams);
   of('outbox_rows', 'Rows committed and not yet published', () => health().unpublishedRows);

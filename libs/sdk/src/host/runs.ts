@@ -1,5 +1,5 @@
 import { unreachable } from '@holdfast/kernel';
-import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type MessageOf, type Named, type Report, type ToolsHeld, type WorkerId } from '@holdfast/protocol';
+import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type Json, type MessageOf, type Named, type Report, type ToolsHeld, type WorkerId } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import { joinGrant, type Grant, type GrantPage } from '../run/grant.js';
@@ -43,6 +43,9 @@ interface RunLane {
 }
 
 const decode = decoder(runTaskMessages);
+
+/** Whether a message that can't be read names another worker, as all on this topic have done so far. */
+const isForAnother = (data: Json, worker: WorkerId): boolean => typeof data === 'object' && data !== null && 'worker' in data && typeof data['worker'] === 'string' && data['worker'] !== worker;
 
 /** The runs of this worker: begun by a grant, fed with answers, given up when they move on. */
 export class Runs {
@@ -147,16 +150,28 @@ export class Runs {
         lane.next = record.offset + 1;
         return;
       }
-      if (!decoded.ok || !('message' in decoded) || typeof decoded.message === 'string' || !run.success || !tenant.success) {
-        stop(`its message can't be understood, perhaps it is of a newer version: ${decoded.ok ? 'no valid run or tenant' : decoded.message}`);
+      if (!run.success || !tenant.success) {
+        stop('its message is about no valid run or tenant');
         return;
       }
       // What was written late, from before the lane was taken, is no beginning to count from: the first grant of this holding is.
       const isKnown = lane.seen.size === arrival.seen.size;
+      if (!decoded.ok || !('message' in decoded) || typeof decoded.message === 'string') {
+        if (isKnown) lane.seen = arrival.seen;
+        lane.next = record.offset + 1;
+        if (!parsed.ok || !isForAnother(parsed.value, this.#parts.worker)) this.#rest(run.data, record, decoded.ok ? 'it holds no message' : decoded.message);
+        return;
+      }
       if (isKnown || this.#isPresentGrant(lane, decoded.message)) lane.seen = arrival.seen;
       this.#dispatch(record.lane, run.data, decoded.message);
     }
     lane.next = record.offset + 1;
+  }
+
+  /** A run that only newer code can read is not gone on with here, whatever else comes for it: whoever takes its lane next is granted it anew, with all of its history. */
+  #rest(run: RunId, { topic, lane, offset }: LogRecord, because: string): void {
+    this.#abandon(run, `a message of it can't be understood by this version: ${because}`);
+    this.#parts.log.error(`run ${run} rests: its message on ${topic}/${lane} at offset ${offset} can't be understood, perhaps it is of a newer version: ${because}`, { run, topic, lane, offset, mend: 'start workers of the newer version' });
   }
 
   #isPresentGrant({ generation }: RunLane, { type, data }: MessageOf<(typeof runTaskMessages)[number]>): boolean {

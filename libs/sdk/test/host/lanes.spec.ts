@@ -269,7 +269,7 @@ test('a foreign message on run.tasks is set aside too', async () => {
   const { broker, member, log } = await stage();
   await give(member);
   broker.append(RUNS, 0, fromService('x', RUN, { type: 'RunGranted', data: {} }, { lane: 0, seq: 1, prev: 0 }));
-  await until(() => log.alarms.length === 1, 'a service\'s message that can\'t be understood stops the lane');
+  await until(() => log.alarms.length === 1, 'of a service\'s message that can\'t be understood it is told');
   broker.append(RUNS, 1, { key: 'x', headers: { ce_type: 'RunGranted' }, value: '{}' });
   await until(() => broker.sent('DeadLetter').length === 1, 'a foreign one does not');
   expect(log.alarms).toHaveLength(1);

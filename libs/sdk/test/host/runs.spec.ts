@@ -37,6 +37,32 @@ test('a newer grant in the middle of the pages of an older one takes their place
   expect(runs.last.grant).toMatchObject({ fence: 2, steps: [{ step: '5' }, { step: '6' }] });
 });
 
+test.each<[string, { readonly type: string; readonly data: unknown }]>([
+  ['of a newer type', { type: 'StepSettledV2', data: { ...me, step: '1' } }],
+  ['with a history of a newer kind', { type: 'RunGranted', data: { ...granted(2).data, steps: [{ kind: 'dream', step: '1' }] } }],
+])('a message %s sets its run at rest, alone of its lane; granted again in words that are understood, it goes on', async (_, message) => {
+  const { broker, log } = made;
+  await grant([1]);
+  const [held] = runs.all;
+  fromOrchestrator(broker, 0, message);
+  await settle();
+  expect(held?.abandoned).toMatch(/can't be understood by this version/);
+  expect(log.alarms).toEqual([expect.stringMatching(`run ${RUN} rests: .*newer version`)]);
+  fromOrchestrator(broker, 0, StepSettled({ ...me, step: Step.parse('1'), attempt: 1, outcome }));
+  fromOrchestrator(broker, 0, granted(1), 'other-run');
+  await settle();
+  expect(runs.last.grant.run).toBe('other-run');
+  await grant([3]);
+  expect(runs.last.grant).toMatchObject({ run: RUN, fence: 3 });
+});
+
+test('what can’t be read and is another worker’s leaves this one’s run alone', async () => {
+  await grant([1]);
+  fromOrchestrator(made.broker, 0, { type: 'StepSettledV2', data: { worker: 'worker-b' } });
+  await settle();
+  expect([runs.last.abandoned, made.log.alarms]).toEqual([undefined, []]);
+});
+
 test('what is addressed to another worker is left alone', async () => {
   await grant([1, { worker: WorkerId.parse('worker-b') }]);
   expect(runs.all).toEqual([]);

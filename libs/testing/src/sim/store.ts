@@ -1,4 +1,4 @@
-import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Store } from '@holdfast/runtime';
+import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Shelved, Store } from '@holdfast/runtime';
 import type { Core } from './core.js';
 import { SimFailure, type SimProcess } from './process.js';
 
@@ -16,6 +16,7 @@ export class SimDatabase {
   readonly progress = new Map<number, Progress>();
   readonly shared = new Map<string, string | null>();
   readonly agenda = new Map<string, AgendaEntry & { lane: number }>();
+  readonly shelf = new Map<string, Shelved & { lane: number }>();
   readonly #streams = new Map<string, JournalRow[]>();
   readonly #locks = new Map<string, { holder: Transaction; waiting: (() => void)[] }>();
   /** Told of each transaction that is committed. */
@@ -70,7 +71,7 @@ export class SimDatabase {
     if (row.version !== null && this.stream(row.topic, row.stream).length >= row.version) throw new SimFailure(`duplicate key: stream ${row.stream} version ${row.version}`, '23505');
   }
 
-  #write({ progress, rows, agenda, shared }: LaneWrite): void {
+  #write({ progress, rows, agenda, shared, shelf }: LaneWrite): void {
     this.progress.set(progress.lane, progress);
     const journal = this.rows(progress.lane);
     for (const row of rows) {
@@ -84,6 +85,8 @@ export class SimDatabase {
     }
     for (const entry of agenda) this.agenda.set(entry.stream, { ...entry, lane: progress.lane });
     for (const { key, data } of shared) this.shared.set(key, data);
+    for (const one of shelf?.put ?? []) this.shelf.set(`${progress.lane}/${one.id}`, { ...one, lane: progress.lane });
+    for (const id of shelf?.taken ?? []) this.shelf.delete(`${progress.lane}/${id}`);
   }
 
   /** Locks rows in key order; a transaction that stays idle is ended. */
@@ -151,6 +154,10 @@ export class SimStore implements Store {
 
   openStreams(lane: number): Promise<AgendaEntry[]> {
     return this.#ask('store.read', () => [...this.database.agenda.values()].filter((entry) => entry.open && entry.lane === lane).map(({ stream, open, dueAt, tag }) => ({ stream, open, dueAt, tag })));
+  }
+
+  shelved(lane: number): Promise<Shelved[]> {
+    return this.#ask('store.read', () => [...this.database.shelf.values()].filter((one) => one.lane === lane));
   }
 
   loadStreams(topic: string, streams: readonly string[]): Promise<Map<string, JournalRow[]>> {
