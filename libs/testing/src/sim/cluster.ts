@@ -41,6 +41,7 @@ interface Slot {
 }
 
 const SESSION_MS = 3000;
+const RESTARTS_AFTER_MS = 100;
 const RESTARTS_WITHIN_MS = 5000;
 /** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
 const LEAP_LEAST_MS = 6000;
@@ -186,7 +187,7 @@ export class Cluster {
     const slot = this.slots.find(({ running }) => running?.process === process);
     if (slot === undefined) return;
     const { scheduler } = this.core;
-    scheduler.at(scheduler.now + process.chance.between(100, this.core.plan.restartsWithinMs ?? RESTARTS_WITHIN_MS), null, () => this.#start(slot));
+    scheduler.at(scheduler.now + process.chance.between(this.core.plan.restartsAfterMs ?? RESTARTS_AFTER_MS, this.core.plan.restartsWithinMs ?? RESTARTS_WITHIN_MS), null, () => this.#start(slot));
   }
 
   #happen(fault: FaultPlan['timed'][number]): void {

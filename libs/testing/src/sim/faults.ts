@@ -67,9 +67,12 @@ export interface Asked {
 
 /** Otherwise than a world has it by itself, milliseconds. */
 export interface Tempo {
-  /** Within how long what died is there again. */
+  /** After how long at least, and within how long, what died is there again. */
+  readonly restartsAfterMs: number;
   readonly restartsWithinMs: number;
-  /** Within how long a late write arrives. */
+  /** After how long its writer hears that its connection broke, and after how long at least, and within how long, a late write arrives. */
+  readonly lateHeardMs: number;
+  readonly lateAfterMs: number;
   readonly lateWithinMs: number;
 }
 
@@ -147,19 +150,30 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
 
 /** What comes about while runs go from worker to worker: what was said before is heard after. */
 const HANDED_OVER: Readonly<Partial<Record<Site, readonly [SiteFault, number]>>> = { 'publish.intents': ['late', 0.3], publish: ['late', 0.1], 'fire.local': ['slow', 0.3] };
-const HANDOVERS = 6;
-/** Workers that are soon back, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
-export const HANDOVER_TEMPO: Tempo = { restartsWithinMs: 700, lateWithinMs: 5000 };
+/** How often a grant is written late: what a worker was given in one holding of a lane comes to it in the next but one. */
+const LATE_GRANTS = 0.5;
+/** How often whoever grants runs is slow: then nothing newer has come yet. */
+const SLOW_GRANTS = 0.05;
+/** When a worker goes, milliseconds: long enough after it has come to have been given runs, and they to have gone on with it. */
+const HANDOVERS = [400, 2400, 4400, 6400];
+const HANDOVER_SPREAD_MS = 400;
+/** Workers that are back when others have gone on with their lanes, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
+export const HANDOVER_TEMPO: Tempo = { restartsAfterMs: 900, restartsWithinMs: 1300, lateHeardMs: 30, lateAfterMs: 1000, lateWithinMs: 3000 };
+
+const grants = (texts: (() => Iterable<string>) | undefined): boolean => [...(texts?.() ?? [])].some((text) => text.includes('"pages":'));
 
 /** Faults by chance, and besides them a worker that comes and goes, with the writes and calls about it late or slow. */
 export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string): FaultPlan {
   const plan = random(chance, options);
-  const goes = Array.from({ length: HANDOVERS }, (): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: chance.whole(200, 5000), target: comesAndGoes, kind: 'restart', forMs: 0 }));
+  const goes = HANDOVERS.map((ms): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: ms + chance.whole(0, HANDOVER_SPREAD_MS), target: comesAndGoes, kind: 'restart', forMs: 0 }));
   return {
     timed: [...plan.timed, ...goes],
     at: (asked, elapsedMs, texts) => {
       const [kind, often] = HANDED_OVER[asked.site] ?? ['slow', 0];
-      if (asked.kind !== 'client' && elapsedMs <= options.windowMs && chance.hits(often)) return kind;
+      const within = asked.kind !== 'client' && elapsedMs <= options.windowMs;
+      if (within && asked.kind === 'orchestrator' && asked.site === 'publish' && grants(texts) && chance.hits(LATE_GRANTS)) return 'late';
+      if (within && asked.kind === 'orchestrator' && asked.site === 'store.commit' && chance.hits(SLOW_GRANTS)) return 'slow';
+      if (within && chance.hits(often)) return kind;
       return plan.at(asked, elapsedMs, texts);
     },
   };

@@ -7,6 +7,7 @@ import { exemptFrom } from './exempt.js';
 import { SERVICES, type ServiceKind } from './faults.js';
 import { dataOf, foldEffects, STREAMS } from './folds.js';
 import { judgeCases } from './judge-cases.js';
+import { HoldJudge } from './judge-hold.js';
 import { judgeLife } from './judge-life.js';
 import { PlanJudge } from './judge-plans.js';
 import { expected, type Expected } from './oracle.js';
@@ -49,10 +50,12 @@ export class Judge {
   readonly #told = new Set<string>();
   readonly exempt: Exemption[] = [];
   readonly #plans: PlanJudge;
+  readonly #holds: HoldJudge;
 
   constructor(private readonly sim: Simulation) {
     const { world } = sim;
     const { databases, log } = sim.cluster;
+    this.#holds = new HoldJudge(log, (invariant, what) => this.#violated(invariant, what));
     const { onCommit: noteRun } = databases.orchestrator;
     databases.orchestrator.onCommit = (rows) => {
       noteRun(rows);
@@ -79,6 +82,7 @@ export class Judge {
 
   #runRow(row: JournalRow): void {
     const { type, stream } = row;
+    this.#holds.row(row);
     if (type === 'RunResumed') {
       const { refired } = dataOf(row) as { refired: { step: string; attempt: number }[] };
       for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
@@ -145,6 +149,7 @@ export class Judge {
     const { log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');
     if (!granted && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
+    if (!granted) this.#holds.firing(firing);
     if (effect !== 'irreversible') return;
     if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);

@@ -40,6 +40,9 @@ const window = { windowMs: 7000, timedMax: 4 };
 /** Of the seeds, those in which runs go from worker to worker more than chance has it. */
 const HANDOVERS_OF_ALL = 0.15;
 
+/** Runs begin over a longer time there, so that each holding of a lane has some. */
+const HANDOVER_STARTS = 3;
+
 const settles = (seed: number): boolean => new Chance(`${seed}/settles`).hits(SETTLES_OF_ALL);
 
 const runsOf = (seed: number): RunPlan[] => plannedRuns(String(seed), settles(seed) ? SETTLING_RUNS : RUNS_A_SEED, settles(seed));
@@ -57,7 +60,7 @@ export async function runSeed(seed: number, { faults, trace = false }: SeedOptio
   const options = { ...window, rate, targets, stores: settles(seed) ? SERVICES : UNSETTLED_STORES, jumpMs: settles(seed) ? JUMP_SETTLING_MS : JUMP_MS };
   const byChance = new Chance(`${seed}/faults`);
   const plan: FaultPlan = { ...(faults !== undefined ? scripted(faults) : hands ? handovers(byChance, options, `worker-${instances.worker}`) : random(byChance, options)), ...(hands ? HANDOVER_TEMPO : {}) };
-  const runs = runsOf(seed);
+  const runs = hands ? runsOf(seed).map((run) => ({ ...run, startMs: run.startMs * HANDOVER_STARTS })) : runsOf(seed);
   const simulation = new Simulation({ seed: String(seed), runs, plan, instances, partitions: 2, trace, irreversibleConcurrency: chance.pick([1, 1, 2, 4]), staggerMs: chance.pick([0, 0, 600, 2500]) });
   const judge = new Judge(simulation);
   await simulation.run();
