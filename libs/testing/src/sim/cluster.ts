@@ -4,7 +4,7 @@ import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
 import { SERVICES, timedCellOf, type FaultPlan, type ProcessKind, type ServiceKind } from './faults.js';
-import { dataOf } from './folds.js';
+import { dataOf, STREAMS } from './folds.js';
 import { SimLog } from './log.js';
 import { SimProcess } from './process.js';
 import { start, type Running, type Surroundings } from './processes.js';
@@ -160,10 +160,17 @@ export class Cluster {
 
   /** Everything committed is published, and everything published is read. */
   isDrained(): boolean {
-    return (
-      this.#publishedRows.size === this.#committedRows &&
-      Object.values(this.databases).every(({ progress }) => [...progress.values()].every(({ lane, offsets }) => Object.entries(offsets).every(([topic, next]) => next >= this.log.lane(topic, lane).length)))
-    );
+    return this.#publishedRows.size === this.#committedRows && SERVICES.every((service) => (this.#options.instances[service] ?? 0) === 0 || this.#hasReadAll(service));
+  }
+
+  /** Also of a service that has never come so far as to write down where it stands. */
+  #hasReadAll(service: ServiceKind): boolean {
+    const { progress } = this.databases[service];
+    for (let lane = 0; lane < this.#options.partitions; lane += 1) {
+      const offsets = progress.get(lane)?.offsets ?? {};
+      if (!STREAMS[service].reads.every((topic) => (offsets[topic] ?? 0) >= this.log.lane(topic, lane).length)) return false;
+    }
+    return true;
   }
 
   /** Nothing that the ledger granted, no case and no plan is open. */

@@ -103,7 +103,7 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   publish: 1,
   'publish.intents': 1,
   'publish.results': 2,
-  'offset.commit': 2,
+  'offset.commit': 3,
   group: 1,
   heartbeat: 0.2,
   'fire.local': 1,
@@ -111,13 +111,19 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   probe: 6,
 };
 /** These have little to do. */
-const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 1.5 };
+const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 2.5 };
+/** No ask is hit more often: what is asked again and again must get through at last. */
+const OFTEN_MOST = 0.5;
+/** Settling and answering come after what they are about. */
+const comesLater = (site: Site, kind: ProcessKind): boolean => site === 'probe' || ((kind === 'reconciliation' || kind === 'compensation') && (site === 'store.commit' || site === 'publish'));
 
 export interface RandomFaultOptions {
   /** Chance of a fault at one ask of weight 1. */
   readonly rate: number;
   /** No fault begins later than this after the beginning, milliseconds: then everything must come right. */
   readonly windowMs: number;
+  /** The same, for what settles effects and answers them. */
+  readonly laterWindowMs: number;
   readonly timedMax: number;
   readonly targets: readonly [string, ...string[]];
   readonly stores: readonly [ServiceKind, ...ServiceKind[]];
@@ -141,7 +147,8 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
   return {
     timed,
     at: ({ site, kind }, elapsedMs) => {
-      if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1))) return null;
+      if (kind === 'client' || elapsedMs > (comesLater(site, kind) ? options.laterWindowMs : options.windowMs)) return null;
+      if (!chance.hits(Math.min(OFTEN_MOST, options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1)))) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
     },

@@ -35,7 +35,7 @@ const JUMP_SETTLING_MS = 1200;
 /** Every so many seeds the real uninterrupted run is made as well, to check what equality is judged by. */
 export const UNINTERRUPTED_EVERY = 20;
 
-const window = { windowMs: 7000, timedMax: 4 };
+const window = { windowMs: 7000, laterWindowMs: 15_000, timedMax: 4 };
 
 /** Of the seeds, those in which runs go from worker to worker more than chance has it. */
 const HANDOVERS_OF_ALL = 0.15;
