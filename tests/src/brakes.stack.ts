@@ -23,6 +23,16 @@ const worker = (name: string) => defineAgent({ name, ...about, run: async (run) 
 } });
 const clerk = worker('clerk');
 const rare = worker('rare');
+const [CHAPTERS, CHAPTER_CHARS] = [6, 70_000];
+let written = 0;
+let mayEnd = false;
+/** Records much, and fails at its end until it may go on. */
+const scribe = defineAgent({ name: 'scribe', version: '1', input: z.object({}), output: z.number(), run: async (run) => {
+  let chars = 0;
+  for (let chapter = 1; chapter <= CHAPTERS; chapter += 1) chars += (await run.step(`chapter ${chapter}`, () => ((written += 1), 'x'.repeat(CHAPTER_CHARS)))).length;
+  if (!mayEnd) throw new Error('out of ink');
+  return chars;
+} });
 /** Nobody owns its unknowns. */
 const shred = defineTool({ name: 'shred', version: '1', effect: 'irreversible', input: z.object({}), output: z.null(), execute: () => null });
 
@@ -42,7 +52,7 @@ async function toLanes(type: 'SetBrake' | 'ReleaseBrake', command: string, targe
 
 beforeAll(async () => {
   stack = await TestStack.start({ env: { orchestrator: { HOLDFAST_STUCK_AFTER_MS: '1000', HOLDFAST_LIMITS: JSON.stringify({ agents: { rare: { openMax: 1, queueMax: 1 } } }) } } });
-  served = await work(stack.brokers, { worker: 'first', agents: [clerk, rare], tools: [pay, put, shred] });
+  served = await work(stack.brokers, { worker: 'first', agents: [clerk, rare, scribe], tools: [pay, put, shred] });
   client = await HoldfastClient.connect({ brokers: stack.brokers });
   Object.assign(process.env, { HOLDFAST_BROKERS: stack.brokers.join(','), HOLDFAST_DATABASE_URL: stack.stack.databaseUrl, HOLDFAST_OPERATOR: 'kate', NO_COLOR: '1' });
 }, STACK_LIMIT_MS);
@@ -131,6 +141,17 @@ test('a run that ended is forked from a step: what came before is replayed, and 
   expect(fired.filter((line) => line === 'put before')).toHaveLength(1);
   expect(firedBy('after')).toEqual(['pay after']);
   expect(types('after').slice(0, 2)).toEqual(['RunAccepted', 'StepsCopied']);
+});
+
+test('a run with a history larger than a message is tried again with all of it', async () => {
+  await client.start(scribe, {}, { runId: 'long' });
+  await stack.event('long', 'RunFinished');
+  expect(await client.outcome('long', { timeoutMs: 60_000 })).toMatchObject({ status: 'failed' });
+  mayEnd = true;
+  await stack.send({ topic: topics.operatorCommands, key: 'long', type: 'ForkRun', value: JSON.stringify({ command: 'retry-1', by: kate, run: 'long-again' }) });
+  expect(await client.outcome('long-again', { timeoutMs: 60_000 })).toMatchObject({ status: 'completed', output: CHAPTERS * CHAPTER_CHARS });
+  expect(types('long-again').filter((type) => type === 'StepsCopied').length).toBeGreaterThan(1);
+  expect(written).toBe(CHAPTERS);
 });
 
 describe('at the command line', () => {

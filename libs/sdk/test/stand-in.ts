@@ -271,6 +271,7 @@ export class StandIn implements RunPort {
       case 'ReportChild':
       case 'AdmitRun':
       case 'StartFork':
+      case 'CopySteps':
         return;
       default:
         return unreachable(intent);

@@ -21,6 +21,7 @@ import {
   type AnnounceLane,
   type CallGroup,
   type CallTool,
+  type CopySteps,
   type EffectConflicted,
   type EffectFailed,
   type EffectOutcomeUnknown,
@@ -75,14 +76,14 @@ export class RunHandlers {
   readonly #contracts: ContractBook;
   readonly #arguments: SchemaChecker;
   readonly #gates: Gates;
-  readonly #budgets: TenantBudgets;
+  readonly budgets: TenantBudgets;
 
   /** `checker`: one for many handlers saves compiling each tool's schema anew. */
   constructor(contracts: ContractBook, checker = new SchemaChecker('input'), readonly settings: Settings = DEFAULT_SETTINGS) {
     this.#contracts = contracts;
     this.#arguments = checker;
     this.#gates = new Gates(settings.limits);
-    this.#budgets = new TenantBudgets(settings.limits);
+    this.budgets = new TenantBudgets(settings.limits);
   }
 
   /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
@@ -103,10 +104,21 @@ export class RunHandlers {
   startFork = (inbound: In<typeof StartFork>, turn: RunTurn): void => {
     const { start, ...fork } = inbound.data;
     this.#start({ ...inbound, data: start }, turn, fork);
-    // Its grant carries what was copied.
-    const run = turn.state(inbound.envelope.subject);
-    if (isRun(run) && run.lastFence === 0) this.#grant(inbound.envelope.subject, inbound.envelope.tenant, turn);
+    this.#grantFork(inbound.envelope.subject, inbound.envelope.tenant, turn);
   };
+
+  copySteps = ({ envelope: { subject, tenant }, data }: In<typeof CopySteps>, turn: RunTurn): void => {
+    const run = turn.state(subject);
+    if (!isRun(run) || run.tenant !== tenant) return turn.count('ignored', 'no_such_fork');
+    this.apply(subject, tenant, turn, { type: 'copy', at: turn.now, data });
+    this.#grantFork(subject, tenant, turn);
+  };
+
+  /** Its grant carries what was copied. */
+  #grantFork(stream: string, tenant: string, turn: RunTurn): void {
+    const run = turn.state(stream);
+    if (isRun(run) && run.lastFence === 0) this.#grant(stream, tenant, turn);
+  }
 
   #start(inbound: In<typeof StartRun>, turn: RunTurn, fork?: Omit<Data<typeof StartFork>, 'start'>): void {
     const pool = inbound.data.pool ?? DEFAULT_POOL;
@@ -300,7 +312,7 @@ export class RunHandlers {
 
   /** Has the decider decide, records what it says, and tells whom it concerns. */
   apply(stream: string, tenant: string, turn: RunTurn, command: RunCommand): void {
-    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.#budgets.spent(tenant, turn) : null;
+    const spent = TAKES_FROM_BUDGET.has(command.type) ? this.budgets.spent(tenant, turn) : null;
     const decision = decide(spent === null ? command : ({ ...command, spent } as RunCommand), turn.state(stream));
     switch (decision.kind) {
       case 'ignore':
@@ -330,7 +342,7 @@ export class RunHandlers {
     const run = turn.state(stream);
     const use = isRun(run) ? useOfEvent(isRun(before) ? before : null, run, event, turn.now) : null;
     if (use === null || !isRun(run)) return;
-    for (const said of this.#budgets.use(run, use, turn)) turn.record(stream, tenant, said);
+    for (const said of this.budgets.use(run, use, turn)) turn.record(stream, tenant, said);
   }
 
   #refuse(stream: string, tenant: string, turn: RunTurn, { settles, bound, boundGroup, observed, again, ...refusal }: Refusal): void {

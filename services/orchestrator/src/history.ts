@@ -2,7 +2,7 @@ import { RunGranted, type HistoryStep, type Lease, type Message } from '@holdfas
 import type { KnownRun, StepState } from './domain/run.js';
 
 /** Bytes of history on one page; a page with its envelope stays well below a message's limit. */
-const PAGE_BYTES = 160 * 1024;
+export const PAGE_BYTES = 160 * 1024;
 
 /** What is recorded of a run's steps, in stream order, as a replay needs it. */
 export const historyOf = (run: KnownRun): HistoryStep[] => [...run.steps.values()].filter((state) => state.kind !== 'call' || !state.bound).map(historyStep);
@@ -10,7 +10,7 @@ export const historyOf = (run: KnownRun): HistoryStep[] => [...run.steps.values(
 /** The grant of a run to its worker, with its whole history in pages. */
 export function grantPages(run: KnownRun, lease: Lease, generation: number | null): Message[] {
   if (run.agent === null) return [];
-  const pages = paged(historyOf(run));
+  const pages = pagesOf(historyOf(run));
   const { agent } = run;
   return pages.map((steps, i) =>
     RunGranted({
@@ -28,12 +28,13 @@ export function grantPages(run: KnownRun, lease: Lease, generation: number | nul
   );
 }
 
-function paged(steps: readonly HistoryStep[]): HistoryStep[][] {
+/** Steps in pages, each small enough for a message; at least one page. */
+export function pagesOf(steps: readonly HistoryStep[]): HistoryStep[][] {
   const pages: HistoryStep[][] = [];
   let page: HistoryStep[] = [];
   let bytes = 0;
   for (const step of steps) {
-    const size = JSON.stringify(step).length;
+    const size = Buffer.byteLength(JSON.stringify(step));
     if (page.length > 0 && bytes + size > PAGE_BYTES) {
       pages.push(page);
       page = [];

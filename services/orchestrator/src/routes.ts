@@ -16,6 +16,7 @@ import {
   EffectRetryScheduled,
   EffectSucceeded,
   FinishRun,
+  CopySteps,
   ForkRun,
   intentMessages,
   IntentRejected,
@@ -48,7 +49,7 @@ import {
   type Pool,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
-import { absent, evolveAt, holdOf, type Run, type RunEvent } from './domain/run.js';
+import { absent, evolveAt, holdOf, isCopying, type Run, type RunEvent } from './domain/run.js';
 import { localSteps } from './domain/unheard.js';
 import { dueAt } from './domain/waiting.js';
 import { Gates } from './gates.js';
@@ -65,6 +66,7 @@ export const routes = (handle: RunHandlers, wait: WaitHandlers) => [
   on<Run, RunEvent, typeof StartFork.schema._output>(topics.agentIntents, StartFork, handle.startFork, {
     streams: ({ envelope, data, record }) => [envelope.subject, laneStream(data.start.pool ?? DEFAULT_POOL, record.lane)],
   }),
+  on<Run, RunEvent, typeof CopySteps.schema._output>(topics.agentIntents, CopySteps, handle.copySteps),
   on(topics.agentIntents, AdmitRun, handle.admit),
   on(topics.agentIntents, CallTool, handle.call),
   on(topics.agentIntents, CallGroup, handle.group),
@@ -121,13 +123,14 @@ export const orchestrator = (handle: RunHandlers, wait: WaitHandlers): Service<R
     if (run.status === 'brakes') return { open: run.set.size > 0, dueAt: null, tag: null };
     if (run.status !== 'open') return { open: false, dueAt: null, tag: null };
     // A run that is let go or held back needs no worker when its lane changes hands, unless ends of local calls may be lost with one.
-    const wanted = run.agent !== null && !run.released && run.queued === null && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
+    const wanted = run.agent !== null && !run.released && run.queued === null && !isCopying(run) && holdOf(run) === null && (run.cancel === null || localSteps(run).length > 0);
     return { open: true, dueAt: dueAt(run, handle.settings.stuckAfterMs), tag: wanted ? run.pool : run.released ? null : HELD_TAG };
   },
   prepare: (inbounds) => handle.prepare(inbounds),
   onDue: handle.due,
   rebuild: {
     shared: Gates.words,
+    added: handle.budgets.words,
     answers: { [LaneTaken.type]: answered, [IntentRejected.type]: answered, [StartRefused.type]: answered },
     reopen: handle.reopen,
     sent: [{ topic: (name) => name.startsWith(runTasks('' as Pool)), message: RunGranted, handle: (inbound, turn) => handle.sent(inbound as Inbound<typeof RunGranted.schema._output>, turn) }],

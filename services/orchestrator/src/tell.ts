@@ -5,6 +5,7 @@ import {
   ReportChild,
   RunDropped,
   runTasks,
+  CopySteps,
   StartFork,
   StartRun,
   StepSettled,
@@ -23,7 +24,7 @@ import type { Turn } from '@holdfast/runtime';
 import { openWaits, type Cancel, type KnownRun, type Run, type RunEvent } from './domain/run.js';
 import type { WaitStep } from './domain/wait.js';
 import { isBefore, stepsBefore } from './domain/fork.js';
-import { grantPages, historyStep } from './history.js';
+import { grantPages, historyStep, PAGE_BYTES, pagesOf } from './history.js';
 import { generationOf } from './lanes.js';
 
 type RunTurn = Turn<Run, RunEvent>;
@@ -133,9 +134,14 @@ function startChild(stream: string, tenant: string, turn: RunTurn, run: KnownRun
 
 function startFork(stream: string, tenant: string, turn: RunTurn, { agent, pool, goal, success, principal, budgets, onDeadline, ...run }: KnownRun, { run: other, from, input }: MessageOf<typeof RunForked>['data']): void {
   const start = { agent, pool, input: input === undefined ? run.input : input.value, budgets, onDeadline, success: [...success], ...(goal === null ? {} : { goal }), ...(principal === null ? {} : { principal }) };
-  const steps = stepsBefore(turn.state(stream) as KnownRun, from).map(historyStep);
   const observed = run.observed.filter((step) => isBefore(step, from));
-  turn.send(topics.agentIntents, other, tenant, StartFork({ start, origin: { run: stream as RunId, from }, steps, observed }));
+  const [first = [], ...rest] = pagesOf(stepsBefore(turn.state(stream) as KnownRun, from).map(historyStep));
+  const origin = { run: stream as RunId, from };
+  // A run's input may be as large as a message: steps that don't fit beside it come behind it.
+  const fits = Buffer.byteLength(JSON.stringify([start, first])) <= PAGE_BYTES;
+  const pages = fits ? rest : [first, ...rest];
+  turn.send(topics.agentIntents, other, tenant, StartFork({ start, origin, steps: fits ? first : [], observed, ...(pages.length === 0 ? {} : { more: pages.length }) }));
+  for (const [i, steps] of pages.entries()) turn.send(topics.agentIntents, other, tenant, CopySteps({ origin, steps, more: pages.length - i - 1 }));
 }
 
 const tellParent = (child: string, tenant: string, turn: RunTurn, parent: Parent, ending: Ending): void =>

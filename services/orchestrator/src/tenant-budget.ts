@@ -1,6 +1,6 @@
-import type { Turn } from '@holdfast/runtime';
+import type { SharedWord, Turn } from '@holdfast/runtime';
 import { z } from 'zod';
-import { nearedOf, spentOf, sumOf, unused, type TenantBudget, type Use } from './domain/budget.js';
+import { nearedOf, spentOf, sumOf, unused, useOfEvent, type TenantBudget, type Use } from './domain/budget.js';
 import type { KnownRun, Run, RunEvent } from './domain/run.js';
 import type { Settings } from './settings.js';
 
@@ -31,6 +31,13 @@ export class TenantBudgets {
     return nearedOf(of, before, after);
   }
 
+  /** What an event of a run has used of this day: the row itself may be lost with its database. */
+  words = (before: Run, event: RunEvent, after: Run, at: number, now: number): SharedWord[] => {
+    if (!('tenant' in before) || !('tenant' in after) || this.#of(after.tenant) === undefined || dayOf(at) !== dayOf(now)) return [];
+    const use = useOfEvent(before, after, event, at);
+    return use === null ? [] : [{ key: keyOf(after.tenant, at), rank: 0, data: JSON.stringify(use), join: (row) => JSON.stringify(sumOf(Spent.parse(JSON.parse(row)), use)) }];
+  };
+
   #of(tenant: string): TenantBudget | undefined {
     return (this.limits.tenants[tenant] ?? this.limits.tenants['*'])?.budget;
   }
@@ -41,4 +48,5 @@ export class TenantBudgets {
   }
 }
 
-const keyOf = (tenant: string, at: number): string => `budget:${JSON.stringify([tenant, Math.floor(at / DAY_MS)])}`;
+const dayOf = (at: number): number => Math.floor(at / DAY_MS);
+const keyOf = (tenant: string, at: number): string => `budget:${JSON.stringify([tenant, dayOf(at)])}`;

@@ -29,7 +29,6 @@ import {
 import { SchemaChecker, type ContractBook, type Inbound, type Turn } from '@holdfast/runtime';
 import { notCompensable } from './domain/answering.js';
 import type { RunCommand } from './domain/commands.js';
-import { stepsBefore } from './domain/fork.js';
 import { openWaits, type Run, type RunEvent } from './domain/run.js';
 import { isRun, type RunHandlers } from './handlers.js';
 import { historyStep } from './history.js';
@@ -117,7 +116,7 @@ export class WaitHandlers {
   }
 
   fork = (inbound: In<typeof ForkRun>, turn: RunTurn): void =>
-    this.#outsider(inbound, turn, (run) => ({ type: 'fork', at: turn.now, asked: inbound.data, bytesBefore: (from) => JSON.stringify(stepsBefore(run, from).map(historyStep)).length }));
+    this.#outsider(inbound, turn, () => ({ type: 'fork', at: turn.now, asked: inbound.data, bytesOf: (step) => Buffer.byteLength(JSON.stringify(historyStep(step))) }));
 
   unquarantine = (inbound: In<typeof UnquarantineRun>, turn: RunTurn): void => this.#outsider(inbound, turn, () => ({ type: 'unquarantine', at: turn.now, asked: inbound.data }));
 

@@ -24,12 +24,14 @@ function desk(limits: Partial<Settings['limits']> = {}) {
   const over = turnOver(states);
   const sent: { topic: string; stream: string; message: Message }[] = [];
   const clock = { now: at };
+  const written: { stream: string; event: RunEvent; at: number }[] = [];
   const turn = {
     ...over.turn,
     get now() { return clock.now; },
     send: (topic: string, stream: string, _tenant: string, message: Message) => void sent.push({ topic, stream, message }),
     record: (stream: string, _tenant: string, event: RunEvent) => {
       over.recorded.push(event);
+      written.push({ stream, event, at: clock.now });
       states.set(stream, evolveAt(states.get(stream) ?? absent, event, clock.now));
     },
     shared: (key: string) => rows.get(key) ?? null,
@@ -40,7 +42,7 @@ function desk(limits: Partial<Settings['limits']> = {}) {
     return state === undefined || state.status === 'absent' ? 'absent' : phaseOf(known(state));
   };
   return {
-    states, rows, sent, clock, phase, turn, handlers,
+    states, rows, sent, clock, phase, turn, handlers, written,
     recorded: over.recorded,
     row: (key: string) => GateRow.parse(JSON.parse(rows.get(key) ?? '')),
     start: (run: string, more: Start = {}) => handlers.start(inboundOf('StartRun', run, { agent, pool, input, ...more }), turn),
@@ -263,6 +265,36 @@ describe('a budget of a tenant', () => {
     handlers.apply('run-1', tenant, turn, call('4', 'refund', { fence: 1 }));
     handlers.recordStep(used('run-1', '5', 0), turn);
     expect(says(recorded)).toEqual([['attempts', 4, false, 'tenant'], ['attempts', 5, true, 'tenant'], 'budget_exhausted']);
+  });
+
+  it('is made again from the streams of its runs, for this day alone', () => {
+    const { start, handlers, turn, rows, clock, written } = desk({ tenants: { [tenant]: { budget: { tokensPerDay: 1000, wallTimePerDayMs: 1_000_000_000 } } } });
+    for (const run of ['run-1', 'run-2']) start(run);
+    handlers.recordStep(used('run-1', '1', 70), turn);
+    clock.now += DAY_MS;
+    for (const [run, step, tokens] of [['run-1', '2', 80], ['run-2', '1', 30], ['run-2', '2', 5]] as const) {
+      clock.now += 10;
+      handlers.recordStep(used(run, step, tokens), turn);
+    }
+    /** As a rebuild does it: each stream's events in order. */
+    const again = (of: RunHandlers): Map<string, string> => {
+      const made = new Map<string, string>();
+      const states = new Map<string, Run>();
+      for (const { stream, event, at: then } of written) {
+        const before = states.get(stream) ?? absent;
+        const after = evolveAt(before, event, then);
+        states.set(stream, after);
+        for (const { key, data, join } of of.budgets.words(before, event, after, then, clock.now)) {
+          const known = made.get(key);
+          made.set(key, known === undefined ? data : (join?.(known) ?? data));
+        }
+      }
+      return made;
+    };
+    const [yesterday, today] = [...rows.keys()].filter((key) => key.startsWith('budget:'));
+    expect([yesterday === today, again(handlers)]).toEqual([false, new Map([[today, rows.get(today ?? '')]])]);
+    expect(JSON.parse(again(handlers).get(today ?? '') ?? '')).toMatchObject({ steps: 3, tokens: 115 });
+    expect(again(desk().handlers)).toEqual(new Map());
   });
 
   it('of wall time counts how long workers hold its runs, not how long they wait', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { ApprovalDecided, laneStream, LaneTaken, RunFinished, RunForked, RunId, WaitEnded, WaitStarted, type StartFork, type Step } from '@holdfast/protocol';
+import { ApprovalDecided, laneStream, LaneTaken, RunFinished, RunForked, RunId, WaitEnded, VALUE_BYTES_MAX, WaitStarted, type CopySteps, type MessageOf, type StartFork, type Step } from '@holdfast/protocol';
 import fc from 'fast-check';
 import type { Command } from '../src/domain/commands.js';
 import { isBefore } from '../src/domain/fork.js';
@@ -12,7 +12,7 @@ import { book, handlers, inboundOf, stateOf, turnOver } from './turn-kit.js';
 const kate = { name: 'kate', roles: ['operator'] };
 const other = RunId.parse('run-1b');
 const waits = new WaitHandlers(handlers, book);
-const fork = (from?: string, over: Partial<Command<'fork'>> = {}): Command<'fork'> => ({ type: 'fork', at, asked: { command: 'c1', by: kate, run: other, ...(from === undefined ? {} : { from: s(from) }) }, bytesBefore: () => 100, ...over });
+const fork = (from?: string, over: Partial<Command<'fork'>> = {}): Command<'fork'> => ({ type: 'fork', at, asked: { command: 'c1', by: kate, run: other, ...(from === undefined ? {} : { from: s(from) }) }, bytesOf: () => 100, ...over });
 const broken: RunEvent = RunFinished({ ending: { status: 'failed', failure: failure('transient') }, effects: [], steps: { fresh: 0, replayed: 0 }, fence: f(1) });
 const bad: Command<'settle'>['outcome'] = { status: 'failed', failure: failure('transient'), evidence: { kind: 'ledger' } };
 const done = played([accepted()], note('1', 'think')).concat(asked('2', 'refund'), ...played([accepted(), asked('2', 'refund')], settle('2')).slice(2), asked('3', 'reserve'));
@@ -37,9 +37,9 @@ describe('a fork', () => {
     expect(given(...events).when(fork(from))).toEqual(refused(message));
   });
 
-  it('is refused to who may not, and where it is too large for a message', () => {
+  it('is refused to who may not, and where a step is too large for a message', () => {
     expect(given(...history).when(fork('3', { asked: { command: 'c1', by: { name: 'eve', roles: [] }, run: other, from: s('3') } }))).toMatchObject({ events: [{ data: { reason: 'role_missing' } }] });
-    expect(given(...history).when(fork('3', { bytesBefore: () => 10_000_000 }))).toEqual(refused('earlier step'));
+    expect(given(...history).when(fork('3', { bytesOf: (step) => (step.kind === 'call' && step.call.step === '2' ? 250_000 : 1) }))).toEqual(refused('step 2 has more than'));
   });
 
   it('does not take along an approval that was not used', () => {
@@ -74,6 +74,11 @@ describe('a retry', () => {
   });
 });
 
+type Page = MessageOf<typeof CopySteps>['data'];
+/** A step with a large result. */
+const large = (step: number, bytes = 60_000) => note(String(step), 'think', 1, 'x'.repeat(bytes));
+const largeSteps = (n: number) => Array.from({ length: n }, (_, i) => large(i + 1));
+
 /** A desk with an origin and what its fork comes to. */
 function forked(events: readonly RunEvent[], from: string) {
   const lane = stateOf(LaneTaken({ pool, lane: 3, worker: 'w1' as never, agents: [agent], taken: {}, offset: 10 }));
@@ -81,11 +86,12 @@ function forked(events: readonly RunEvent[], from: string) {
   const { turn, sent, recorded } = turnOver(states);
   waits.fork(inboundOf('ForkRun', run, { command: 'c1', by: kate, run: other, from: s(from) }), turn);
   const told = sent.find(({ type }) => type === 'StartFork')?.data as Parameters<typeof StartFork>[0] | undefined;
-  if (told === undefined) return { states, sent, recorded, turn, told };
+  const pages = sent.flatMap(({ type, data }) => (type === 'CopySteps' ? [data as Page] : []));
+  if (told === undefined) return { states, sent, recorded, turn, told, pages };
   sent.length = 0;
   recorded.length = 0;
   handlers.startFork(inboundOf('StartFork', other, told), turn);
-  return { states, sent, recorded, turn, told };
+  return { states, sent, recorded, turn, told, pages };
 }
 
 describe('the new run', () => {
@@ -101,6 +107,45 @@ describe('the new run', () => {
     expect(recorded).toHaveLength(3);
     handlers.apply(other, tenant, turn, finish(completed));
     expect(recorded.at(-1)).toMatchObject({ type: 'RunFinished', data: { steps: { fresh: 0, replayed: 2 } } });
+  });
+
+  it('has a history of any size, page by page, each once and in order, and is given to a worker with the last', () => {
+    const { states, sent, recorded, turn, told, pages } = forked(played([accepted()], ...largeSteps(10)), '11');
+    expect([told?.more, pages.map(({ more }) => more)]).toEqual([pages.length, [...pages.keys()].reverse()]);
+    for (const message of [told, ...pages]) expect(Buffer.byteLength(JSON.stringify(message))).toBeLessThan(VALUE_BYTES_MAX);
+    expect([recorded.map(({ type }) => type), sent]).toEqual([['RunAccepted', 'StepsCopied'], []]);
+    const [first, second, third, ...rest] = pages;
+    if (first === undefined || second === undefined || third === undefined) throw new Error('too few pages');
+    const give = (of: readonly Page[], as: string = tenant): void => {
+      for (const page of of) handlers.copySteps(inboundOf('CopySteps', other, page, as), turn);
+    };
+    // Not out of order, not of another fork, not from another tenant, and not before all is there.
+    give([second, { ...first, origin: { ...first.origin, from: s('9') } }, { ...first, more: first.more + 1 }]);
+    give([first], 'another');
+    handlers.due(other, turn);
+    expect(recorded).toHaveLength(2);
+    expect(known(states.get(other) ?? { status: 'absent' })).toMatchObject({ lease: null, origin: { more: pages.length } });
+    give([first, first, second, first, third, ...rest, ...pages]);
+    expect(recorded.map(({ type }) => type)).toEqual(['RunAccepted', ...Array.from({ length: pages.length + 1 }, () => 'StepsCopied'), 'LeaseGranted']);
+    const { steps, origin } = known(states.get(other) ?? { status: 'absent' });
+    expect([[...steps.keys()], origin?.copied.size, origin?.more]).toEqual([largeSteps(10).map((_, i) => String(i + 1)), 10, 0]);
+    expect(sent.flatMap(({ type, data }) => (type === 'RunGranted' ? (data as { steps: unknown[] }).steps : []))).toHaveLength(10);
+  });
+
+  it('whose input is as large as a message has its steps behind it', () => {
+    const { told, pages } = forked(played([accepted({ input: 'x'.repeat(200_000) })], large(1, 100_000)), '2');
+    expect([told?.steps, told?.more, pages.map(({ steps, more }) => [steps.length, more])]).toEqual([[], 1, [[1, 0]]]);
+  });
+
+  it('takes no intent while it is being copied, and no page once it has ended', () => {
+    const { states, told, pages, turn, recorded } = forked(played([accepted()], ...largeSteps(6)), '7');
+    expect(told?.more).toBeGreaterThan(0);
+    handlers.recordStep(inboundOf('RecordStep', other, note('7', 'n', null).data), turn);
+    expect(recorded.at(-1)).toMatchObject({ type: 'IntentRejected', data: { reason: 'run_queued', message: expect.stringContaining('still being copied') } });
+    states.set(other, { ...known(states.get(other) ?? { status: 'absent' }), status: 'ended', ending: completed } as Run);
+    const before = recorded.length;
+    for (const page of pages) handlers.copySteps(inboundOf('CopySteps', other, page), turn);
+    expect(recorded).toHaveLength(before);
   });
 
   it('may have another input', () => {

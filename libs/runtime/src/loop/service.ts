@@ -135,6 +135,8 @@ export interface SentRoute<State, Event extends Message> {
 export interface RebuildRules<State, Event extends Message> {
   /** What a stream's state puts into rows that span lanes. */
   readonly shared?: (stream: string, state: State) => readonly SharedWord[];
+  /** What one event has added to such rows, where a state doesn't say it any more. `now`: of the rebuild. Times are epoch milliseconds. */
+  readonly added?: (before: State, event: Event, after: State, at: number, now: number) => readonly SharedWord[];
   /** Own events, by type, that name the outsider's message that they answer: all before it on its topic has been decided. */
   readonly answers?: Readonly<Record<string, (data: Json) => { readonly topic: string; readonly offset: number } | null>>;
   readonly sent?: readonly SentRoute<State, Event>[];

@@ -22,21 +22,26 @@ export class NewerHistory extends Error {
   override readonly name = 'NewerHistory';
 }
 
+type OnEvent<State, Event> = (before: State, event: Event, after: State, at: number) => void;
+
 /** Folds a stream's journal rows, and checks their chain while it goes. */
-export function foldRows<State, Event extends Message>(service: Pick<Service<State, Event>, 'initial' | 'evolve'>, rows: readonly JournalRow[]): Cached<State> {
+export function foldRows<State, Event extends Message>(service: Pick<Service<State, Event>, 'initial' | 'evolve'>, rows: readonly JournalRow[], onEvent?: OnEvent<State, Event>): Cached<State> {
   let cached: Cached<State> = { version: 0, hash: '', tenant: 'default', state: service.initial };
-  for (const row of rows) cached = advance(service, cached, row);
+  for (const row of rows) cached = advance(service, cached, row, onEvent);
   return cached;
 }
 
-function advance<State, Event extends Message>(service: Pick<Service<State, Event>, 'evolve'>, before: Cached<State>, row: JournalRow): Cached<State> {
+function advance<State, Event extends Message>(service: Pick<Service<State, Event>, 'evolve'>, before: Cached<State>, row: JournalRow, onEvent: OnEvent<State, Event> | undefined): Cached<State> {
   const version = before.version + 1;
   const hash = chainHash(before.hash, { ...row, version });
   if (row.version !== version || row.hash !== hash) {
     throw new DamagedHistory(`stream ${row.stream}: row ${row.lane}/${row.seq} (version ${String(row.version)}) doesn't follow version ${before.version}; the journal was altered outside Holdfast`);
   }
   try {
-    return { version, hash, tenant: row.tenant, state: service.evolve(before.state, { type: row.type, data: JSON.parse(row.data) as unknown } as Event, row.time) };
+    const event = { type: row.type, data: JSON.parse(row.data) as unknown } as Event;
+    const state = service.evolve(before.state, event, row.time);
+    onEvent?.(before.state, event, state, row.time);
+    return { version, hash, tenant: row.tenant, state };
   } catch (error) {
     throw new NewerHistory(`stream ${row.stream}: this version can’t take in its ${row.type} (row ${row.lane}/${row.seq}), which a newer one has written`, { cause: error });
   }

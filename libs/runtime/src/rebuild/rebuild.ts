@@ -1,6 +1,6 @@
 import { decodeHeaders, parseJson, serviceSource, topics, type Message } from '@holdfast/protocol';
 import { Draft, Missing as NotFetched, type DraftContext } from '../loop/draft.js';
-import type { Inbound, RebuildRules, Service } from '../loop/service.js';
+import type { Inbound, RebuildRules, Service, SharedWord } from '../loop/service.js';
 import { Lane } from '../loop/lane.js';
 import { foldRows } from '../loop/streams.js';
 import type { Clock, LogRecord, Random } from '../ports.js';
@@ -199,14 +199,16 @@ class Rebuild<State, Event extends Message> {
     const { service, clock } = this.#options;
     const lane = rows[0]?.lane;
     if (lane === undefined) return;
-    const { state } = foldRows(service, rows);
+    const { added, shared: has } = this.#rules;
+    const own: SharedWord[] = [];
+    const { state } = foldRows(service, rows, added === undefined ? undefined : (before, event, after, at) => own.push(...added(before, event, after, at, clock.now())));
     const entry = service.agenda(state, stream);
     if (entry.open) {
       // A look that was asked for besides (`wake`) went with the database: everything that is due some time is looked at once.
       agenda.push({ stream, lane, ...entry, dueAt: entry.dueAt === null ? null : Math.min(entry.dueAt, clock.now()) });
       this.#open.push({ stream, lane });
     }
-    for (const word of this.#rules.shared?.(stream, state) ?? []) {
+    for (const word of [...own, ...(has?.(stream, state) ?? [])]) {
       const { key, rank, join } = word;
       const before = words.get(key);
       if (before !== undefined && (rank < before.rank || (rank === before.rank && join === undefined))) continue;

@@ -19,6 +19,7 @@ export const service = (): Service<Counter, CounterEvent> => ({
       { key: 'most', data: stream, rank: n },
       { key: 'all', data: String(n), rank: 0, join: (before) => String(Number(before) + n) },
     ],
+    added: (before, event, after, at, now) => (event.type === 'Added' && at <= now ? [{ key: 'added', data: String(after.n - before.n), rank: 0, join: (row) => String(Number(row) + after.n - before.n) }] : []),
     answers: { Closed: (data) => {
       const { offset } = data as { offset?: number };
       return offset === undefined ? null : { topic: 'wishes', offset };

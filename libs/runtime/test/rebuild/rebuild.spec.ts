@@ -36,7 +36,7 @@ describe('a new database', () => {
     topics.event(0, 'c', Closed({}), 5);
     await rebuild(topics, database);
     expect([...database.agenda.values()].map(({ stream, lane, open, tag }) => ({ stream, lane, open, tag }))).toEqual([{ stream: 'a', lane: 0, open: true, tag: 't' }]);
-    expect(Object.fromEntries(database.shared)).toEqual({ most: 'b', all: '7' });
+    expect(Object.fromEntries(database.shared)).toEqual({ most: 'b', all: '7', added: '7' });
   });
 
   test('looks at once at what is due some time, since a look that was asked for besides is lost', async () => {

@@ -1,7 +1,7 @@
 import { ignore, record, refuse } from '@holdfast/kernel';
 import { StepsReported, type Fence, type Named, type Report, type RequestedCall, type Settled, type Step } from '@holdfast/protocol';
 import type { Holder, Hosted, IgnoreReason, Refusal, RunDecision } from './commands.js';
-import { holdOf, type KnownRun } from './run.js';
+import { holdOf, isCopying, type KnownRun } from './run.js';
 
 /**
  * One refusal is recorded once, however often its intent is read. What the intent reported is kept all
@@ -37,6 +37,7 @@ export function closed(run: KnownRun, intent: string, data: { fence?: Fence | un
   const hold = holdOf(run);
   if (hold !== null) return { ...place, reason: 'run_paused', message: `${hold.by} has paused the run: ${hold.reason}`, token: token('paused') };
   if (run.queued !== null) return { ...place, reason: 'run_queued', message: `the run waits to be let in: ${run.queued.message}`, token: token('queued') };
+  if (isCopying(run)) return { ...place, reason: 'run_queued', message: 'what it has from the run that it was forked off is still being copied', token: token('copying') };
   if (data.fence === undefined && run.lease !== null) {
     return { ...place, reason: 'fence_required', message: `worker ${run.lease.worker} holds the run; only intents with its fence are taken`, token: token('no-fence') };
   }

@@ -9,6 +9,7 @@ import type {
   DeliverCallback,
   Digest,
   FinishRun,
+  CopySteps,
   ForkRun,
   Instant,
   MessageOf,
@@ -44,7 +45,7 @@ import type {
 } from '@holdfast/protocol';
 import type { Admission } from './admission.js';
 import type { Brake, Brakes } from './brakes.js';
-import type { RunEvent } from './run.js';
+import type { RunEvent, StepState } from './run.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 
@@ -100,7 +101,8 @@ export type RunCommand =
   | { readonly type: 'unquarantine'; readonly at: Instant; readonly asked: Data<typeof UnquarantineRun> }
   /** `stuckAfterMs`: how long a run may stand still unexplained. */
   /** `bytesBefore`: how large the steps before one are. */
-  | { readonly type: 'fork'; readonly at: Instant; readonly asked: Data<typeof ForkRun>; readonly bytesBefore: (from: Step) => number }
+  | { readonly type: 'fork'; readonly at: Instant; readonly asked: Data<typeof ForkRun>; /** Of a step as it travels. */ readonly bytesOf: (step: StepState) => number }
+  | { readonly type: 'copy'; readonly at: Instant; readonly data: Data<typeof CopySteps> }
   | { readonly type: 'due'; readonly at: Instant; readonly stuckAfterMs?: number }
   /** The brakes of the run's lane have changed, or are to be looked at. */
   | { readonly type: 'brake'; readonly at: Instant; readonly brakes: Brakes }

@@ -30,12 +30,12 @@ import { cancel, cancelled, decideApproval, pause, unpause, unquarantine } from 
 import { unheard } from './unheard.js';
 import { brake, noBrakes, setBrake } from './brakes.js';
 import { answersNothing, unacceptable } from './callable.js';
-import { fork } from './fork.js';
+import { copySteps, fork } from './fork.js';
 import { block, release, settle } from './told.js';
 import { admit, join, leaseOf, start } from './start.js';
 import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
-import { absent, evolve, holdOf, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
+import { absent, evolve, holdOf, isCopying, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
 /** A local step that took its worker down this often takes its run out of the way instead. */
 export const REFIRES_MAX = 20;
@@ -111,6 +111,8 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
       return join(command, run);
     case 'fork':
       return fork(command, run);
+    case 'copy':
+      return copySteps(command, run);
     case 'admit':
       return admit(command, run);
     case 'brake':
@@ -349,7 +351,7 @@ function grant({ holder, at }: Command<'grant'>, run: KnownRun): RunDecision {
     const [lost] = holder.offset === run.cancel.lease?.taken ? [] : unheard(run, 'its worker was lost while the run was being cancelled');
     return lost === undefined ? ignore('held_back') : record(lost);
   }
-  if (run.released || run.queued !== null || holdOf(run) !== null) return ignore('held_back');
+  if (run.released || run.queued !== null || holdOf(run) !== null || isCopying(run)) return ignore('held_back');
   const agentVersion = hosts(holder, run.agent);
   if (agentVersion === null) return ignore('version_not_hosted');
   if (run.lease?.taken === holder.offset && (run.lease.rebuilt ?? 0) === holder.rebuilt) return ignore('already_held');

@@ -1,11 +1,11 @@
 import { ignore, record } from '@holdfast/kernel';
-import { InputRefused, RunForked, type Step } from '@holdfast/protocol';
+import { InputRefused, RunForked, StepsCopied, type Step } from '@holdfast/protocol';
 import type { Command, RunDecision } from './commands.js';
 import { mayNot } from './people.js';
 import type { KnownRun, StepState } from './run.js';
 
-/** A fork travels in one message. Bytes of its steps. */
-export const FORK_BYTES_MAX = 160 * 1024;
+/** A step travels within one message, with what is said around it. Bytes. */
+export const FORKED_STEP_BYTES_MAX = 240 * 1024;
 
 const place = (step: Step): number => Number(step.split('.')[0]);
 export const isBefore = (step: Step, from: Step): boolean => place(step) < place(from);
@@ -36,7 +36,7 @@ function retryFrom(run: KnownRun): Step {
 }
 
 /** Begins another run with what this one has recorded before a step; nothing of that is fired again. */
-export function fork({ asked, bytesBefore }: Command<'fork'>, run: KnownRun): RunDecision {
+export function fork({ asked, bytesOf }: Command<'fork'>, run: KnownRun): RunDecision {
   const { command, by, run: other, from: wanted } = asked;
   if (run.inputs.has(command)) return ignore('duplicate');
   const no = (message: string): RunDecision => record(InputRefused({ input: 'ForkRun', id: command, command, by, reason: 'not_possible', message }));
@@ -55,8 +55,16 @@ export function fork({ asked, bytesBefore }: Command<'fork'>, run: KnownRun): Ru
   if (open !== undefined) return no(`step ${stepOf(open)} before it has no known end: settle it first, or fork from there`);
   const unused = before.find((state) => state.kind === 'wait' && state.approval !== null && (state.approval.usedBy === null || !isBefore(state.approval.usedBy, from)));
   if (unused !== undefined) return no(`the approval at step ${stepOf(unused)} is for this run, and what it allows comes after step ${from}: fork from step ${place(stepOf(unused))} or earlier, so that it is asked for again`);
-  if (bytesBefore(from) > FORK_BYTES_MAX) return no(`the steps before ${from} have more than ${FORK_BYTES_MAX} bytes: fork from an earlier step`);
+  const large = before.find((state) => bytesOf(state) > FORKED_STEP_BYTES_MAX);
+  if (large !== undefined) return no(`step ${stepOf(large)} has more than ${FORKED_STEP_BYTES_MAX} bytes, which no message can take along: fork from there, or from an earlier step`);
   return record(RunForked({ run: other, from, by, command, ...(asked.input === undefined ? {} : { input: { value: asked.input } }) }));
+}
+
+/** A further page of what a fork has from its origin; each comes once, in order, and the run begins with the last. */
+export function copySteps({ data: { origin, steps, more } }: Command<'copy'>, run: KnownRun): RunDecision {
+  if (run.status !== 'open') return ignore('run_over');
+  if (run.origin === null || run.origin.run !== origin.run || run.origin.from !== origin.from || run.origin.more !== more + 1) return ignore('duplicate');
+  return record(StepsCopied({ origin, steps, observed: [], more }));
 }
 
 const stepOf = (state: StepState): Step => (state.kind === 'call' ? state.call.step : state.step);

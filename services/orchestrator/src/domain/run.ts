@@ -121,9 +121,9 @@ export interface RunFacts {
   readonly priority: number;
   /** What it was let through, and gives back at its end. */
   readonly gates: readonly string[];
+  /** The run that it was forked off, the steps that it has from there, and how many pages of these are still to come. */
+  readonly origin: (Origin & { readonly copied: ReadonlySet<Step>; readonly more: number }) | null;
   /** Where it waits to be let in. */
-  /** The run that it was forked off, and the steps that it has from there. */
-  readonly origin: (Origin & { readonly copied: ReadonlySet<Step> }) | null;
   readonly queued: { readonly gate: string; readonly message: string; readonly since: Instant; readonly expiresAt: Instant } | null;
   /** Runs that wait for this one as their child. */
   readonly parents: readonly { readonly run: RunId; readonly step: Step }[];
@@ -193,6 +193,9 @@ export function phaseOf(run: KnownRun): RunPhase {
       return unreachable(run);
   }
 }
+
+/** Whether steps that a fork has from its origin are still to come: before, there is nothing to go on with. */
+export const isCopying = ({ origin }: RunFacts): boolean => origin !== null && origin.more > 0;
 
 /** Who holds a run still, and why; null when nobody does. */
 export function holdOf({ paused, brakes }: RunFacts): { readonly by: string; readonly reason: string } | null {
@@ -343,9 +346,10 @@ function evolveOne(run: Run, event: RunEvent): Run {
     case 'RunForked':
       return { ...known, inputs: new Set(known.inputs).add(event.data.command) };
     case 'StepsCopied': {
-      const { origin, steps, observed } = event.data;
+      const { origin, steps, observed, more = 0 } = event.data;
       const entries = steps.map(copiedStep);
-      return withSteps({ ...known, origin: { ...origin, copied: new Set(entries.map(([step]) => step)) }, observed: [...observed] }, entries);
+      const copied = new Set([...(known.origin?.copied ?? []), ...entries.map(([step]) => step)]);
+      return withSteps({ ...known, origin: { ...origin, copied, more }, observed: [...known.observed, ...observed] }, entries);
     }
     case 'RunJoined':
       return { ...known, parents: [...known.parents, event.data.parent] };
