@@ -160,29 +160,36 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
 
 /** What comes about while runs go from worker to worker: what was said before is heard after. */
 const HANDED_OVER: Readonly<Partial<Record<Site, readonly [SiteFault, number]>>> = { 'publish.intents': ['late', 0.3], publish: ['late', 0.1], 'fire.local': ['slow', 0.3] };
-/** How often a grant is written late: what a worker was given in one holding of a lane comes to it in the next but one. */
+/** `quick`: a worker is hardly there when it goes again. `returning`: lanes go on elsewhere meanwhile, and come back to whom they were taken from. */
+export type Handing = 'quick' | 'returning';
+const QUICK_TIMES = 6;
+/** When a worker goes, milliseconds: long enough after it has come to have been given runs, and they to have gone on with it. */
+const RETURNING = [400, 2400, 4400, 6400];
+const RETURNING_SPREAD_MS = 400;
+/** How often a grant is written late then: what a worker was given in one holding of a lane comes to it in the next but one. */
 const LATE_GRANTS = 0.5;
 /** How often whoever grants runs is slow: then nothing newer has come yet. */
 const SLOW_GRANTS = 0.05;
-/** When a worker goes, milliseconds: long enough after it has come to have been given runs, and they to have gone on with it. */
-const HANDOVERS = [400, 2400, 4400, 6400];
-const HANDOVER_SPREAD_MS = 400;
-/** Workers that are back when others have gone on with their lanes, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
-export const HANDOVER_TEMPO: Tempo = { restartsAfterMs: 900, restartsWithinMs: 1300, lateHeardMs: 30, lateAfterMs: 1000, lateWithinMs: 3000 };
+export const HANDING_TEMPO: Readonly<Record<Handing, Partial<Tempo>>> = {
+  quick: { restartsWithinMs: 700, lateWithinMs: 5000 },
+  returning: { restartsAfterMs: 900, restartsWithinMs: 1300, lateHeardMs: 30, lateAfterMs: 1000, lateWithinMs: 3000 },
+};
 
 const grants = (texts: (() => Iterable<string>) | undefined): boolean => [...(texts?.() ?? [])].some((text) => text.includes('"pages":'));
 
 /** Faults by chance, and besides them a worker that comes and goes, with the writes and calls about it late or slow. */
-export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string): FaultPlan {
+export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string, how: Handing): FaultPlan {
   const plan = random(chance, options);
-  const goes = HANDOVERS.map((ms): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: ms + chance.whole(0, HANDOVER_SPREAD_MS), target: comesAndGoes, kind: 'restart', forMs: 0 }));
+  const times = how === 'quick' ? Array.from({ length: QUICK_TIMES }, () => chance.whole(200, 5000)) : RETURNING.map((ms) => ms + chance.whole(0, RETURNING_SPREAD_MS));
+  const goes = times.map((ms): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms, target: comesAndGoes, kind: 'restart', forMs: 0 }));
   return {
     timed: [...plan.timed, ...goes],
     at: (asked, elapsedMs, texts) => {
       const [kind, often] = HANDED_OVER[asked.site] ?? ['slow', 0];
       const within = asked.kind !== 'client' && elapsedMs <= options.windowMs;
-      if (within && asked.kind === 'orchestrator' && asked.site === 'publish' && grants(texts) && chance.hits(LATE_GRANTS)) return 'late';
-      if (within && asked.kind === 'orchestrator' && asked.site === 'store.commit' && chance.hits(SLOW_GRANTS)) return 'slow';
+      const grantsLate = within && how === 'returning' && asked.kind === 'orchestrator';
+      if (grantsLate && asked.site === 'publish' && grants(texts) && chance.hits(LATE_GRANTS)) return 'late';
+      if (grantsLate && asked.site === 'store.commit' && chance.hits(SLOW_GRANTS)) return 'slow';
       if (within && chance.hits(often)) return kind;
       return plan.at(asked, elapsedMs, texts);
     },

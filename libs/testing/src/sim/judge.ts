@@ -272,7 +272,7 @@ export class Judge {
     if (plan === undefined) return;
     // Cancelled as it was asked to be: what stands then is judged above.
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
-    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: this.sim.people.cancelled.size > 0 });
+    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target) });
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
@@ -284,6 +284,10 @@ export class Judge {
     const exemption = this.sim.settles ? null : exemptFrom(this.sim, id, run, effects);
     if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
     else this.exempt.push(exemption);
+  }
+
+  #isCancelledAt(target: string): boolean {
+    return this.sim.options.runs.some(({ id, program }) => this.sim.people.cancelled.has(id) && JSON.stringify(program).includes(`"${target}"`));
   }
 
   /** What came of its cases and plans. */
