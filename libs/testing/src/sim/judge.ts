@@ -9,6 +9,7 @@ import { dataOf, foldEffects, STREAMS } from './folds.js';
 import { judgeCases } from './judge-cases.js';
 import { HoldJudge } from './judge-hold.js';
 import { judgeLife } from './judge-life.js';
+import { judgeOnce } from './judge-once.js';
 import { PlanJudge } from './judge-plans.js';
 import { expected, type Expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
@@ -75,6 +76,7 @@ export class Judge {
     databases.ledger.onTake = (lanes) => {
       for (const lane of lanes) this.#backlog.set(lane, log.lane(topics.toolResults, lane).length);
     };
+    judgeOnce(sim.cluster.core);
     log.watch((record) => this.#intent(record));
     sim.onWork = (fence, run, what) => this.#work(fence, run, what);
     world.onFiring = (firing) => this.#firing(firing);

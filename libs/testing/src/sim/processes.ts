@@ -82,6 +82,11 @@ function startLoop<State, Event extends Message>(around: Surroundings, process: 
       laneOf: log.laneOf,
       join: (handlers) => join(around, process, `holdfast.${service.name}`, service.inbound.map((topic) => topic.name), handlers),
       repair: () => Promise.resolve(),
+      observer: {
+        onTurn: ({ lanes }) => {
+          for (const { rows, handled } of lanes) if (rows.length > 0) core.onHandled(service.name, handled);
+        },
+      },
       onAlarm: (what, detail) => {
         core.trace(process.name, () => `alarm: ${what} ${JSON.stringify(detail)}`);
         if (what === 'lane halted') around.onAlarm(process, `${what}: ${JSON.stringify(detail)}`);
