@@ -1,4 +1,3 @@
-import type { LogRecord } from '@holdfast/runtime';
 import type { Core } from './core.js';
 
 /** I1: what a service has written another one handles once, however often it is published. Looked at where that led to rows: what led to none may be read again. */
