@@ -11,7 +11,8 @@ export type JsonParse =
   | { readonly ok: true; readonly value: Json }
   | { readonly ok: false; readonly because: 'not_json' | 'unsafe_number' | 'proto_member'; readonly message: string };
 
-const MAYBE_UNSAFE_NUMBER = /\d{16}|\d[eE]/;
+/** Where a number of sixteen digits or more, or one with an exponent, may stand: hexadecimal text has none. */
+const MAYBE_UNSAFE_NUMBER = /(?:^|[[,:])\s*-?(?:\d{16}|\d+(?:\.\d+)?[eE])/;
 const STRING_LITERAL = /"(?:[^"\\]|\\.)*"/gs;
 const NUMBER_LITERAL = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const MAYBE_PROTO = /__proto__|\\u00[567]/i;

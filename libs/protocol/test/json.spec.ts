@@ -31,6 +31,9 @@ describe('JSON at the border', () => {
     ['beyond every double, negative', '[-1E+400]', 'unsafe_number', /-1E\+400/],
     ['a large exponent', '1e16', 'unsafe_number', /1e16/],
     ['an unsafe number next to a string of digits', '{"a":"1234567890123456","b":12345678901234567890}', 'unsafe_number', /12345678901234567890/],
+    ['an unsafe number behind white space', '{"a":[1 ,\t\n  -9007199254740993 ]}', 'unsafe_number', /-9007199254740993/],
+    ['white space and an unsafe number, alone', ' \n1e23', 'unsafe_number', /1e23/],
+    ['a fraction with a large exponent', '{"a" : 1.5e300}', 'unsafe_number', /1.5e300/],
     ['__proto__', '{"__proto__":1}', 'proto_member', /__proto__/],
     ['__proto__ nested in a list', '[0,{"a":{"__proto__":{}}}]', 'proto_member', /__proto__/],
     ['__proto__ escaped', '{"\\u005f_proto__":1}', 'proto_member', /__proto__/],
@@ -50,6 +53,17 @@ describe('JSON at the border', () => {
       fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.json()), (text) => {
         const parsed = parseJson(text);
         if (parsed.ok) expect(parsed.value).toEqual(JSON.parse(text));
+      }),
+    );
+  });
+
+  test('whatever number it takes is the one that was written', () => {
+    const space = fc.constantFrom('', ' ', '\n', ' \t ');
+    const literal = fc.tuple(fc.constantFrom('', '-'), fc.bigInt({ min: 0n, max: 10n ** 22n }), fc.constantFrom('', '.0', '.5', 'e2', 'E+20', '.25e3', 'e-2')).map((parts) => parts.join(''));
+    const around = fc.constantFrom<readonly [string, string]>(['', ''], ['[', ']'], ['{"a":', '}'], ['["1e400",', ']'], ['{"a":[0,', ',"b"]}'], ['[1,[[', ']]]']);
+    fc.assert(
+      fc.property(around, space, literal, space, ([before, after], left, number, right) => {
+        expect(parseJson(`${before}${left}${number}${right}${after}`).ok).toBe(isExactNumber(Number(number)));
       }),
     );
   });

@@ -34,11 +34,15 @@ async function many(from: number, to: number): Promise<number> {
   const total = to - from + 1;
   const met = new Map<Cell, number>();
   const exempt = new Map<string, number>();
-  let [failed, runs, steps, waits, faults, done, uninterruptedMs, shown] = [0, 0, 0, 0, 0, 0, 0, 0];
+  let [failed, runs, steps, waits, faults, done, uninterruptedMs, shown, cpuMs] = [0, 0, 0, 0, 0, 0, 0, 0, 0];
   const began = performance.now();
+  // Of interrupted runs alone: those that equality is checked with are neither counted nor timed.
   const rate = (): number => (runs * 1000) / (performance.now() - began - uninterruptedMs);
   for (let seed = from; seed <= to; seed += 1) {
+    const cpu = process.cpuUsage();
     const result = await runSeed(seed);
+    const { user, system } = process.cpuUsage(cpu);
+    cpuMs += (user + system) / 1000;
     const violations = [...result.violations];
     if (seed % UNINTERRUPTED_EVERY === 0) {
       const before = performance.now();
@@ -71,6 +75,7 @@ async function many(from: number, to: number): Promise<number> {
   for (const cell of uncovered) say(`  not met: ${cell}`);
   const thin = steps / runs < STEPS_LEAST || waits / runs < WAITS_LEAST || (total >= COVERAGE_FROM_SEEDS && faults / runs < FAULTS_LEAST);
   if (thin) say(`these runs prove too little: at least ${STEPS_LEAST} steps, ${WAITS_LEAST} wait and ${FAULTS_LEAST} faults a run are wanted`);
+  say(`${((runs * 1000) / cpuMs).toFixed(0)} runs for each second of this process's CPU time, ${(runs / total).toFixed(1)} agents' runs a seed`);
   say(`${total} seeds, ${failed} failed, ${rate().toFixed(0)} runs/s`);
   return failed > 0 || thin || (total >= COVERAGE_FROM_SEEDS && uncovered.length > 0) ? 1 : 0;
 }

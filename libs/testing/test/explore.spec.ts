@@ -15,6 +15,15 @@ describe('exhaustive exploration', () => {
     expect(states).toBeGreaterThanOrEqual(statesLeast);
   });
 
+  it('judges no way that was given up, where it came to a state that is known', async () => {
+    const { violations, ways, ends } = await explore(async (choose) => {
+      const first = choose(2, 'a');
+      const second = first === null ? null : choose(2, 'b');
+      return Promise.resolve(second === null ? ['unfinished'] : []);
+    });
+    expect({ violations, ways, ends }).toEqual({ violations: [], ways: 3, ends: 2 });
+  });
+
   it('finds what is wrong, and names the way to it', async () => {
     const { violations } = await explore(async (choose) => {
       const first = choose(2, 'a');

@@ -107,6 +107,89 @@ describe('a test world', () => {
   });
 });
 
+/** Books a seat, mails, and fails: the seat is given back. `careless`: giving it back says that it may be repeated, and isn't made for it. `asks`: somebody must approve that. */
+const trip = ({ careless = false, asks = false }: { careless?: boolean; asks?: boolean }) => (): Setup => {
+  const seats: string[] = [];
+  const seen = new Set<string>();
+  const flight = z.object({ flight: z.string() });
+  const release = defineTool({
+    name: 'seat.release',
+    version: '1',
+    effect: 'idempotent',
+    input: flight,
+    output: z.null(),
+    execute: (args, { operationKey }) => {
+      if (!careless && seen.has(operationKey)) return null;
+      seen.add(operationKey);
+      seats.push(`${args.flight} given back`);
+      return null;
+    },
+  });
+  const book = defineTool({
+    name: 'seat.book',
+    version: '1',
+    effect: 'irreversible',
+    owner: 'the desk',
+    input: flight,
+    output: z.null(),
+    compensate: { tool: release, args: { flight: { from: 'args', at: '/flight' } }, verify: false, ...(asks ? { authority: { approvers: ['treasurer'] } } : {}) },
+    execute: (args) => {
+      seats.push(args.flight);
+      return null;
+    },
+  });
+  const agent = defineAgent({
+    name: 'trip',
+    version: '1',
+    input: flight,
+    output: z.null(),
+    run: async (run, args) => {
+      await run.call(book, args);
+      await run.signal('go', z.string(), { deadline: 2000 }).catch(() => 'nobody said so');
+      throw new Error('the hotel is full');
+    },
+  });
+  return { agents: [agent] as unknown as Setup['agents'], tools: [book, release] as unknown as Setup['tools'], observe: () => seats };
+};
+
+describe('a run that is answered', () => {
+  it('gives back what it took when its code fails, and says how that stands', async () => {
+    const world = new TestWorld(trip({}));
+    const run = await world.start({ name: 'trip', version: '1' }, { flight: 'HF 7' });
+    await world.signal(run.id, 'go', 'now');
+    await world.settle();
+    expect(run.end()).toMatchObject({ status: 'failed' });
+    expect(world.account()).toMatchObject({ standing: { [run.id]: { 1: 'compensated' } }, observed: ['HF 7', 'HF 7 given back'] });
+  });
+
+  it('waits for who has to approve the answer, and takes a no', async () => {
+    for (const decision of ['approve', 'reject'] as const) {
+      const world = new TestWorld(trip({ asks: true }));
+      const run = await world.start({ name: 'trip', version: '1' }, { flight: 'HF 7' });
+      await world.advance('10s');
+      expect(world.account().observed).toEqual(['HF 7']);
+      await world.decide(run.id, '1', decision, { name: 'kate', roles: ['treasurer'] });
+      await world.settle();
+      expect(world.account().standing[run.id]).toEqual({ 1: decision === 'approve' ? 'compensated' : 'stands' });
+    }
+  });
+
+  it('is cancelled by hand', async () => {
+    const world = new TestWorld(trip({}));
+    const run = await world.start({ name: 'trip', version: '1' }, { flight: 'HF 7' });
+    await world.cancel(run.id, 'no trip');
+    await world.settle();
+    expect(run.end()).toEqual({ status: 'cancelled', reason: 'no trip' });
+  });
+
+  it('comes to the same after a crash anywhere, unless what answers its effect is careless', async () => {
+    expect((await crashEverywhere(trip({}), { flight: 'HF 7' })).mistakes).toEqual([]);
+    const { results, mistakes } = await crashEverywhere(trip({ careless: true }), { flight: 'HF 7' });
+    expect(results.some(({ crash: where }) => where.startsWith('compensation dies'))).toBe(true);
+    expect(mistakes.some((mistake) => /seat\.release at step 1~1 would have happened twice/.test(mistake))).toBe(true);
+  });
+});
+
 describe('crashEverywhere', () => {
   it('finds nothing to mend in tools that keep their word', async () => {
     const { results, mistakes } = await crashEverywhere(scenario(false), { order: '7' });

@@ -64,6 +64,11 @@ export class EffectHandlers {
     this.#watch = new ToolWatch(contracts);
   }
 
+  /** Locks that a message about a tool will ask for, so that its turn needn't begin anew with them. */
+  locksFor(tool: Named): string[] {
+    return this.#watch.locks(tool);
+  }
+
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
     this.#cancelledAhead = new Set(inbounds.flatMap(({ envelope, data }) => (stops(envelope.type, data) ? [envelope.subject] : [])));
     for (const { data } of inbounds) {

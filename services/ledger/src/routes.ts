@@ -40,17 +40,23 @@ import { marks } from './marks.js';
 
 type WithSettles = MessageType<string, { settles?: Settled[] | undefined }>;
 
-/** Locks for reports on effects whose key spans runs. */
-const settleLocks = (steps: readonly Step[], effects: RunEffects): string[] =>
+/** Locks for ends of effects whose key spans runs, or whose tool is watched. */
+const endLocks = (handle: EffectHandlers, steps: readonly Step[], effects: RunEffects): string[] =>
   steps.flatMap((step) => {
     const effect = effects.get(step);
-    return effect?.keyScope === 'target' ? [claimKey(effect.key)] : [];
+    return effect === undefined ? [] : [...(effect.keyScope === 'target' ? [claimKey(effect.key)] : []), ...(isOpen(effect) ? handle.locksFor(effect.tool) : [])];
   });
+
+/** The same, with effects that the ledger hears of by their end. */
+const settleLocks = (handle: EffectHandlers, settles: readonly Settled[] | undefined, effects: RunEffects): string[] => [
+  ...endLocks(handle, (settles ?? []).map(({ step }) => step), effects),
+  ...(settles ?? []).flatMap(({ local }) => (local === undefined ? [] : handle.locksFor(local.tool))),
+];
 
 /** A run event of which only what it reports concerns the ledger. */
 const onSettles = (message: WithSettles, handle: EffectHandlers) =>
   on<RunEffects, EffectEvent, { settles?: Settled[] | undefined }>(topics.runEvents, message, handle.settles, {
-    locks: ({ data, envelope }, state) => settleLocks((data.settles ?? []).map(({ step }) => step), state(envelope.subject)),
+    locks: ({ data, envelope }, state) => settleLocks(handle, data.settles, state(envelope.subject)),
   });
 
 /** Which message goes to which handler: the whole of it. */
@@ -58,7 +64,8 @@ export const routes = (handle: EffectHandlers) => [
   on<RunEffects, EffectEvent, typeof EffectRequested.schema._output>(topics.runEvents, EffectRequested, handle.requested, {
     locks: ({ data, envelope }, state) => [
       ...(data.fire === 'granted' && data.call.keyScope === 'target' ? [claimKey(data.call.key)] : []),
-      ...settleLocks((data.settles ?? []).map(({ step }) => step), state(envelope.subject)),
+      ...(data.fire === 'granted' ? handle.locksFor(data.call.tool) : []),
+      ...settleLocks(handle, data.settles, state(envelope.subject)),
     ],
   }),
   onSettles(GroupRequested, handle),
@@ -71,10 +78,10 @@ export const routes = (handle: EffectHandlers) => [
   onSettles(RunReleased, handle),
   onSettles(IntentRejected, handle),
   on<RunEffects, EffectEvent, typeof RunFinished.schema._output>(topics.runEvents, RunFinished, handle.ended, {
-    locks: ({ data, envelope }, state) => settleLocks([...(data.settles ?? []).map(({ step }) => step), ...state(envelope.subject).keys()], state(envelope.subject)),
+    locks: ({ data, envelope }, state) => [...settleLocks(handle, data.settles, state(envelope.subject)), ...endLocks(handle, [...state(envelope.subject).keys()], state(envelope.subject))],
   }),
   on<RunEffects, EffectEvent, typeof RunCancelRequested.schema._output>(topics.runEvents, RunCancelRequested, handle.cancelled, {
-    locks: ({ envelope }, state) => settleLocks([...state(envelope.subject).keys()], state(envelope.subject)),
+    locks: ({ envelope }, state) => endLocks(handle, [...state(envelope.subject).keys()], state(envelope.subject)),
   }),
   on(topics.runEvents, RunPaused, handle.paused),
   on(topics.runEvents, RunUnpaused, handle.unpaused),
@@ -82,13 +89,13 @@ export const routes = (handle: EffectHandlers) => [
   on<RunEffects, EffectEvent, typeof BrakeReleased.schema._output>(topics.runEvents, BrakeReleased, handle.unbraked, { streams: ({ data }, open) => (data.target.kind === 'tool' ? open(EFFECTS_TAG) : []) }),
   on<RunEffects, EffectEvent, typeof LaneTaken.schema._output>(topics.runEvents, LaneTaken, handle.laneTaken, { streams: (_, open) => open(EFFECTS_TAG) }),
   on<RunEffects, EffectEvent, typeof EffectReported.schema._output>(topics.toolResults, EffectReported, handle.reported, {
-    locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
+    locks: ({ data, envelope }, state) => endLocks(handle, [data.step], state(envelope.subject)),
   }),
   on(topics.toolResults, EffectHeartbeat, handle.alive),
-  on<RunEffects, EffectEvent, typeof CompensationOrdered.schema._output>(topics.compensationEvents, CompensationOrdered, handle.ordered),
+  on<RunEffects, EffectEvent, typeof CompensationOrdered.schema._output>(topics.compensationEvents, CompensationOrdered, handle.ordered, { locks: ({ data }) => handle.locksFor(data.tool) }),
   on<RunEffects, EffectEvent, typeof EffectDoubted.schema._output>(topics.compensationEvents, EffectDoubted, handle.doubted),
   on<RunEffects, EffectEvent, typeof CaseSettled.schema._output>(topics.reconciliationEvents, CaseSettled, handle.caseSettled, {
-    locks: ({ data, envelope }, state) => settleLocks([data.step], state(envelope.subject)),
+    locks: ({ data, envelope }, state) => endLocks(handle, [data.step], state(envelope.subject)),
   }),
 ];
 

@@ -13,8 +13,8 @@ export const healthKey = (tool: Named): string => `tool:${tool.name}@${tool.vers
  * Circuit and limit of each tool. The row is asked, under its lock, for every attempt of a tool
  * with a declared limit, and of one that is not doing well as far as this instance knows: an
  * instance learns that from the first failure that it sees itself, since only then does it read
- * the row. So a target that does well costs no lock, and one that is down gets at most one attempt
- * too many from each instance.
+ * the row. It forgets when it finds the row calm. So a target that does well costs no lock, and one that
+ * is down gets at most one attempt too many from each instance.
  */
 export class ToolWatch {
   readonly #contracts: ContractBook;
@@ -24,6 +24,11 @@ export class ToolWatch {
 
   constructor(contracts: ContractBook) {
     this.#contracts = contracts;
+  }
+
+  /** Locks that a turn about a tool will ask for, as far as is known before it. */
+  locks(tool: Named): string[] {
+    return this.#watched(tool) ? [healthKey(tool)] : [];
   }
 
   gate(tool: Named, turn: EffectTurn): Gate {
@@ -64,10 +69,13 @@ export class ToolWatch {
   }
 
   #end(run: string, event: EffectEvent, effect: Effect, end: Outcome, says: TargetSays, turn: EffectTurn): void {
+    const health = this.#read(effect.tool, turn);
+    // Of a tool that is never sent from here nobody asks the gate.
+    if (says === 'well' && isCalm(health, turn.now)) return void this.#unwell.delete(healthKey(effect.tool));
     const contract = this.#contracts.tool(effect.tool);
     const retryAfterMs = end.status === 'failed' ? end.failure.retryAfterMs : undefined;
     const attempt = 'attempt' in event.data ? attemptOf(run, { step: event.data.step, attempt: event.data.attempt }) : '';
-    this.#write(effect.tool, turn, ended(this.#read(effect.tool, turn), contract ?? {}, attempt, says, turn.now, turn.random(), retryAfterMs));
+    this.#write(effect.tool, turn, ended(health, contract ?? {}, attempt, says, turn.now, turn.random(), retryAfterMs));
   }
 
   #watched(tool: Named): boolean {

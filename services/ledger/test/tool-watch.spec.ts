@@ -66,6 +66,19 @@ describe('a target that does well', () => {
 });
 
 describe('a target that fails', () => {
+  test('costs no lock any more once it has done well again, also where nothing is sent from here', () => {
+    expect(watch.locks(tool)).toEqual([]);
+    ends(failed('transient'));
+    expect(watch.locks(tool)).toEqual([healthKey(tool)]);
+    ends(succeeded);
+    ends(succeeded);
+    expect(watch.locks(tool)).toEqual([]);
+    rows.asked.length = 0;
+    ends(succeeded);
+    expect(rows.asked).toEqual([]);
+    expect(rows.health()).toMatchObject({ failures: 0 });
+  });
+
   test('is watched from the first failure on, and its circuit opens for whoever looks', () => {
     ends(failed('transient'));
     expect(rows.health()).toMatchObject({ failures: 1 });

@@ -1,5 +1,5 @@
 import { Module } from '@nestjs/common';
-import type { ContractBook } from '@holdfast/runtime';
+import { SchemaChecker, type ContractBook } from '@holdfast/runtime';
 import { CONTRACTS, SERVICE } from '@holdfast/runtime/nest';
 import { RunHandlers } from './handlers.js';
 import { orchestrator } from './routes.js';
@@ -8,8 +8,10 @@ import { WaitHandlers } from './wait-handlers.js';
 
 @Module({
   providers: [
-    { provide: RunHandlers, inject: [CONTRACTS], useFactory: (contracts: ContractBook) => new RunHandlers(contracts, undefined, readSettings(process.env)) },
-    { provide: WaitHandlers, inject: [RunHandlers, CONTRACTS], useFactory: (runs: RunHandlers, contracts: ContractBook) => new WaitHandlers(runs, contracts) },
+    // One for both: a schema is compiled once, and that of all schemas too.
+    { provide: SchemaChecker, useFactory: () => new SchemaChecker('input') },
+    { provide: RunHandlers, inject: [CONTRACTS, SchemaChecker], useFactory: (contracts: ContractBook, schemas: SchemaChecker) => new RunHandlers(contracts, schemas, readSettings(process.env)) },
+    { provide: WaitHandlers, inject: [RunHandlers, CONTRACTS, SchemaChecker], useFactory: (runs: RunHandlers, contracts: ContractBook, schemas: SchemaChecker) => new WaitHandlers(runs, contracts, schemas) },
     { provide: SERVICE, inject: [RunHandlers, WaitHandlers], useFactory: orchestrator },
   ],
   exports: [SERVICE],

@@ -43,11 +43,12 @@ type RunTurn = Turn<Run, RunEvent>;
 export class WaitHandlers {
   readonly #runs: RunHandlers;
   readonly #contracts: ContractBook;
-  readonly #schemas = new SchemaChecker('input');
+  readonly #schemas: SchemaChecker;
 
-  constructor(runs: RunHandlers, contracts: ContractBook) {
+  constructor(runs: RunHandlers, contracts: ContractBook, schemas = new SchemaChecker('input')) {
     this.#runs = runs;
     this.#contracts = contracts;
+    this.#schemas = schemas;
   }
 
   startWait = (inbound: In<typeof StartWait>, turn: RunTurn): void => {

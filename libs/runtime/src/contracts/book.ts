@@ -25,9 +25,18 @@ export async function openContractBook(source: ContractSource): Promise<Contract
   const agents = new Map<string, AgentContract>();
   const next = new Map<number, number>();
   const waiters: (() => void)[] = [];
+  /** What was read last under each key: workers declare the same again whenever they start. */
+  const texts = new Map<string, string | null>();
 
   const reader = await source.open((record) => {
     next.set(record.lane, record.offset + 1);
+    if (record.key === null || record.value === null || texts.get(record.key) !== record.value) read(record);
+    if (record.key !== null) texts.set(record.key, record.value);
+    for (const wake of waiters.splice(0)) wake();
+  });
+  await reader.caughtUp;
+
+  function read(record: LogRecord): void {
     const envelope = decodeHeaders(record.headers, record.key, record.time);
     const parsed = record.value === null ? undefined : parseJson(record.value);
     if (envelope !== undefined && parsed?.ok === true) {
@@ -35,9 +44,7 @@ export async function openContractBook(source: ContractSource): Promise<Contract
       // A contract that can't be read is as good as none: its tool stays unknown, and intents for it are refused by name.
       if (decoded.ok) note(decoded.message);
     }
-    for (const wake of waiters.splice(0)) wake();
-  });
-  await reader.caughtUp;
+  }
 
   function note(message: { type: 'ToolDeclared'; data: ToolContract } | { type: 'AgentDeclared'; data: AgentContract }): void {
     if (message.type === 'AgentDeclared') {

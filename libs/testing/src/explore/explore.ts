@@ -41,8 +41,10 @@ export async function explore(way: Way, statesMax = Infinity): Promise<Explored>
       choices.push(given ?? 0);
       return given ?? 0;
     });
+    // A way that was given up ended in the middle of things; whoever came to that state first has gone on from it.
+    if (pruned) continue;
     for (const what of wrong) violations.push({ what, choices });
-    if (!pruned) ends += 1;
+    ends += 1;
     if (violations.length > 0) break;
   }
   return { states: seen.size, ways, ends, violations, whole: left.length === 0 };

@@ -1,10 +1,11 @@
 import { unknownSteps, type Run } from '@holdfast/orchestrator';
-import type { Json, OperationKey } from '@holdfast/protocol';
+import type { Json, OperationKey, Operator, Standing } from '@holdfast/protocol';
 import type { AgentDefinition, ToolContext, ToolDefinition } from '@holdfast/sdk';
 import { Cluster } from '../sim/cluster.js';
 import type { Asked, FaultPlan, SiteFault } from '../sim/faults.js';
 import type { SimProcess } from '../sim/process.js';
 import { BEGINNING } from '../sim/scheduler.js';
+import { sayTo, type Word } from './by-hand.js';
 import { milliseconds } from './duration.js';
 import type { StepFault } from './faults.js';
 
@@ -60,6 +61,8 @@ export interface StartedRun {
 /** What a world came to, for comparison. */
 export interface Account {
   readonly runs: Readonly<Record<string, RunEnd>>;
+  /** Of each run, how its effects stand that were answered or were to be, by step. */
+  readonly standing: Readonly<Record<string, Readonly<Record<string, Standing['standing']>>>>;
   readonly observed: Json;
 }
 
@@ -71,6 +74,9 @@ export interface Passage extends Asked {
 type Action = (world: TestWorld) => Promise<void>;
 
 const QUIET_MS = 15_000;
+/** The same, where effects are answered: longer than a circuit stays open. */
+const ANSWERED_QUIET_MS = 90_000;
+const OPERATOR: Operator = { name: 'an operator', roles: ['operator'] };
 const PARTITIONS = 2;
 /** How often the real event loop is let turn while a tool's code waits for something that is not virtual. */
 const REAL_TURNS_MAX = 20_000;
@@ -87,6 +93,9 @@ export class TestWorld {
   readonly #setup: Setup;
   readonly #actions: Action[] = [];
   readonly #runs: string[] = [];
+  /** Some tool says how its effect is answered: then what settles and answers effects is there too. */
+  readonly #answers: boolean;
+  #said = 0;
   readonly #faults: { readonly fault: StepFault; left: number }[];
   #busy = 0;
   #asleep = 0;
@@ -98,11 +107,12 @@ export class TestWorld {
   ) {
     this.#faults = (options.faults ?? []).map((fault) => ({ fault, left: fault.nth }));
     this.#setup = scenario({ now: () => Math.floor(this.#cluster.core.scheduler.now), elapse: (duration) => this.#elapse(milliseconds(duration)) });
+    this.#answers = this.#setup.tools.some(({ compensate }) => compensate !== null);
     const plan: FaultPlan = { timed: [], at: (asked, _, texts) => this.#faultAt(asked, texts) };
     this.#cluster = new Cluster({
       seed: `kit-${options.seed ?? 1}`,
       plan,
-      instances: { orchestrator: 1, ledger: 1, worker: options.workers ?? 1 },
+      instances: { orchestrator: 1, ledger: 1, worker: options.workers ?? 1, ...(this.#answers ? { reconciliation: 1, compensation: 1 } : {}) },
       partitions: PARTITIONS,
       trace: true,
       agents: () => this.#setup.agents,
@@ -121,6 +131,29 @@ export class TestWorld {
       await world.#pass(50);
     });
     return { id, end: () => this.#endOf(id) };
+  }
+
+  /** Another program's signal, as a client sends it. */
+  signal(run: string, name: string, payload: Json): Promise<void> {
+    return this.#say(run, { say: 'signal', name, payload });
+  }
+
+  /** A person's decision on an approval, or on the answer to the effect at a step. */
+  decide(run: string, step: string, decision: 'approve' | 'reject', by: Operator): Promise<void> {
+    return this.#say(run, { say: decision, step, by });
+  }
+
+  /** An operator cancels a run: what is under way ends first. */
+  cancel(run: string, reason = 'cancelled by hand', by = OPERATOR): Promise<void> {
+    return this.#say(run, { say: 'cancel', reason, by });
+  }
+
+  #say(run: string, word: Word): Promise<void> {
+    return this.#act(async (world) => {
+      world.#said += 1;
+      sayTo(world.#cluster, run, word, world.#said);
+      await world.#pass(50);
+    });
   }
 
   /** Lets virtual time pass: `'2 days'`, `'90 min'`, or milliseconds. */
@@ -149,7 +182,7 @@ export class TestWorld {
   }
 
   account(): Account {
-    return { runs: Object.fromEntries(this.#runs.map((id) => [id, this.#endOf(id)])), observed: this.#setup.observe?.() ?? null };
+    return { runs: Object.fromEntries(this.#runs.map((id) => [id, this.#endOf(id)])), standing: Object.fromEntries(this.#runs.map((id) => [id, this.#standingOf(id)])), observed: this.#setup.observe?.() ?? null };
   }
 
   /** A world with the same scenario and the same actions; without faults, or with one crash. */
@@ -186,7 +219,8 @@ export class TestWorld {
     const { core, log, over } = this.#cluster;
     const rest = (): boolean => {
       const silentMs = core.scheduler.now - log.lastAppendAt;
-      return this.#busy === 0 && silentMs > 1000 && (silentMs > QUIET_MS || (this.#cluster.isDrained() && this.#runs.every((id) => over.has(id))));
+      const isOver = (): boolean => this.#cluster.isDrained() && this.#runs.every((id) => over.has(id)) && (!this.#answers || this.#cluster.isSettled());
+      return this.#busy === 0 && silentMs > 1000 && (silentMs > (this.#answers ? ANSWERED_QUIET_MS : QUIET_MS) || isOver());
     };
     const limit = core.scheduler.now + 86_400_000;
     await this.#run(rest, limit);
@@ -254,6 +288,12 @@ export class TestWorld {
     return null;
   }
 
+  #standingOf(id: string): Account['standing'][string] {
+    const run = this.#cluster.run(id);
+    const effects = 'compensation' in run ? (run.compensation?.effects ?? []) : [];
+    return Object.fromEntries(effects.map(({ step, standing }) => [step, standing]));
+  }
+
   #endOf(id: string): RunEnd {
     const run: Run = this.#cluster.run(id);
     switch (run.status) {
@@ -300,6 +340,9 @@ export function differenceOf(uninterrupted: Account, interrupted: Account): stri
     const got = interrupted.runs[id];
     return same(wanted, got) ? [] : [`${id} is ${JSON.stringify(got)}, uninterrupted it is ${JSON.stringify(wanted)}`];
   });
+  for (const [id, wanted] of Object.entries(uninterrupted.standing)) {
+    if (!same(wanted, interrupted.standing[id])) lines.push(`the effects of ${id} stand as ${JSON.stringify(interrupted.standing[id])}, uninterrupted as ${JSON.stringify(wanted)}`);
+  }
   if (!same(uninterrupted.observed, interrupted.observed)) lines.push(`the tools have left ${JSON.stringify(interrupted.observed)}, uninterrupted they leave ${JSON.stringify(uninterrupted.observed)}`);
   return lines.length === 0 ? null : lines.join('\n');
 }

@@ -4,6 +4,7 @@ import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
 import { SERVICES, timedCellOf, type FaultPlan, type ProcessKind, type ServiceKind } from './faults.js';
+import { dataOf, STREAMS } from './folds.js';
 import { SimLog } from './log.js';
 import { SimProcess } from './process.js';
 import { start, type Running, type Surroundings } from './processes.js';
@@ -40,6 +41,7 @@ interface Slot {
 }
 
 const SESSION_MS = 3000;
+const RESTARTS_AFTER_MS = 100;
 const RESTARTS_WITHIN_MS = 5000;
 /** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
 const LEAP_LEAST_MS = 6000;
@@ -143,7 +145,7 @@ export class Cluster {
 
   /** A run, folded from its journal. */
   run(id: string): Run {
-    return this.databases.orchestrator.stream(topics.runEvents, id).reduce<Run>((state, { type, data }) => evolve(state, { type, data: JSON.parse(data) as unknown } as RunEvent), absent);
+    return this.databases.orchestrator.stream(topics.runEvents, id).reduce<Run>((state, row) => evolve(state, { type: row.type, data: dataOf(row) } as RunEvent), absent);
   }
 
   isBlocked(id: string): boolean {
@@ -158,10 +160,17 @@ export class Cluster {
 
   /** Everything committed is published, and everything published is read. */
   isDrained(): boolean {
-    return (
-      this.#publishedRows.size === this.#committedRows &&
-      Object.values(this.databases).every(({ progress }) => [...progress.values()].every(({ lane, offsets }) => Object.entries(offsets).every(([topic, next]) => next >= this.log.lane(topic, lane).length)))
-    );
+    return this.#publishedRows.size === this.#committedRows && SERVICES.every((service) => (this.#options.instances[service] ?? 0) === 0 || this.#hasReadAll(service));
+  }
+
+  /** Also of a service that has never come so far as to write down where it stands. */
+  #hasReadAll(service: ServiceKind): boolean {
+    const { progress } = this.databases[service];
+    for (let lane = 0; lane < this.#options.partitions; lane += 1) {
+      const offsets = progress.get(lane)?.offsets ?? {};
+      if (!STREAMS[service].reads.every((topic) => (offsets[topic] ?? 0) >= this.log.lane(topic, lane).length)) return false;
+    }
+    return true;
   }
 
   /** Nothing that the ledger granted, no case and no plan is open. */
@@ -185,7 +194,7 @@ export class Cluster {
     const slot = this.slots.find(({ running }) => running?.process === process);
     if (slot === undefined) return;
     const { scheduler } = this.core;
-    scheduler.at(scheduler.now + process.chance.between(100, this.core.plan.restartsWithinMs ?? RESTARTS_WITHIN_MS), null, () => this.#start(slot));
+    scheduler.at(scheduler.now + process.chance.between(this.core.plan.restartsAfterMs ?? RESTARTS_AFTER_MS, this.core.plan.restartsWithinMs ?? RESTARTS_WITHIN_MS), null, () => this.#start(slot));
   }
 
   #happen(fault: FaultPlan['timed'][number]): void {

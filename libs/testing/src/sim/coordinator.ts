@@ -10,6 +10,8 @@ interface Member {
   readonly id: string;
   held: readonly number[];
   seenAt: number;
+  /** A look at whether it has shown life is due. */
+  watched: boolean;
   /** Present while it waits for the rebalance to complete. */
   joining: ((joined: Joined) => void) | null;
 }
@@ -37,7 +39,7 @@ export class Coordinator {
   join(memberId: string | null, held: readonly number[], name: string): Promise<Joined> {
     const known = memberId === null ? undefined : this.#members.get(memberId);
     this.#count += known === undefined ? 1 : 0;
-    const member: Member = known ?? { id: `${name}/${this.#count}`, held, seenAt: 0, joining: null };
+    const member: Member = known ?? { id: `${name}/${this.#count}`, held, seenAt: 0, watched: false, joining: null };
     this.#members.set(member.id, member);
     member.held = held;
     return new Promise((resolve) => {
@@ -85,13 +87,22 @@ export class Coordinator {
   #seen(member: Member): void {
     const { scheduler } = this.core;
     member.seenAt = scheduler.now;
-    scheduler.at(scheduler.now + this.sessionTimeoutMs, null, () => this.#expire(member), { timer: true, in: ['coordinator'] });
+    if (!member.watched) this.#watch(member, scheduler.now);
+  }
+
+  /** Looks at a member when its session would be over. */
+  #watch(member: Member, seenAt: number): void {
+    member.watched = true;
+    this.core.scheduler.at(seenAt + this.sessionTimeoutMs, null, () => this.#expire(member), { timer: true, in: ['coordinator'] });
   }
 
   #expire(member: Member): void {
+    member.watched = false;
+    if (this.#members.get(member.id) !== member) return;
     // A coordinator that is away counts nobody out; when it is back, every member has its session anew.
-    if (this.core.isOut('broker') && this.#members.get(member.id) === member) return this.#seen(member);
-    if (this.#members.get(member.id) !== member || member.joining !== null || member.seenAt + this.sessionTimeoutMs > this.core.scheduler.now) return;
+    if (this.core.isOut('broker')) return this.#seen(member);
+    if (member.joining !== null) return;
+    if (member.seenAt + this.sessionTimeoutMs > this.core.scheduler.now) return this.#watch(member, member.seenAt);
     this.core.trace(this.id, `member ${member.id} has shown no life: out`);
     this.#members.delete(member.id);
     this.#rebalance();

@@ -1,3 +1,4 @@
+import type { LogRecord } from '@holdfast/runtime';
 import { EffectIndex } from './effects.js';
 import { BEGINNING, Scheduler } from './scheduler.js';
 import type { Asked, Fault, FaultPlan, SiteFault } from './faults.js';
@@ -20,6 +21,8 @@ export class Core {
   readonly effects = new EffectIndex();
   readonly violations: string[] = [];
   onDied: (process: SimProcess) => void = () => undefined;
+  /** Told of what a service's turn has handled, once it has led to rows and is committed. */
+  onHandled: (service: string, records: readonly LogRecord[]) => void = () => undefined;
   readonly #outUntil = new Map<string, number>();
 
   constructor(

@@ -67,9 +67,12 @@ export interface Asked {
 
 /** Otherwise than a world has it by itself, milliseconds. */
 export interface Tempo {
-  /** Within how long what died is there again. */
+  /** After how long at least, and within how long, what died is there again. */
+  readonly restartsAfterMs: number;
   readonly restartsWithinMs: number;
-  /** Within how long a late write arrives. */
+  /** After how long its writer hears that its connection broke, and after how long at least, and within how long, a late write arrives. */
+  readonly lateHeardMs: number;
+  readonly lateAfterMs: number;
   readonly lateWithinMs: number;
 }
 
@@ -99,8 +102,8 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   'store.commit': 1,
   publish: 1,
   'publish.intents': 1,
-  'publish.results': 2,
-  'offset.commit': 2,
+  'publish.results': 3.5,
+  'offset.commit': 3,
   group: 1,
   heartbeat: 0.2,
   'fire.local': 1,
@@ -108,13 +111,21 @@ const WEIGHT: Readonly<Record<Site, number>> = {
   probe: 6,
 };
 /** These have little to do. */
-const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 1.5 };
+const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 2.5 };
+/** A meeting that chance alone hardly ever brings about: a host dies before it commits to tasks of which some are reads. */
+const RARE = { site: 'offset.commit', about: '"name":"rates.read"', kind: 'crash_before', often: 0.15 } as const;
+/** No ask is hit more often: what is asked again and again must get through at last. */
+const OFTEN_MOST = 0.5;
+/** Settling and answering come after what they are about. */
+const comesLater = (site: Site, kind: ProcessKind): boolean => site === 'probe' || ((kind === 'reconciliation' || kind === 'compensation') && (site === 'store.commit' || site === 'publish'));
 
 export interface RandomFaultOptions {
   /** Chance of a fault at one ask of weight 1. */
   readonly rate: number;
   /** No fault begins later than this after the beginning, milliseconds: then everything must come right. */
   readonly windowMs: number;
+  /** The same, for what settles effects and answers them. */
+  readonly laterWindowMs: number;
   readonly timedMax: number;
   readonly targets: readonly [string, ...string[]];
   readonly stores: readonly [ServiceKind, ...ServiceKind[]];
@@ -137,8 +148,10 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
   });
   return {
     timed,
-    at: ({ site, kind }, elapsedMs) => {
-      if (kind === 'client' || elapsedMs > options.windowMs || !chance.hits(options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1))) return null;
+    at: ({ site, kind }, elapsedMs, texts) => {
+      if (kind === 'client' || elapsedMs > (comesLater(site, kind) ? options.laterWindowMs : options.windowMs)) return null;
+      if (site === RARE.site && known(RARE.kind) && [...(texts?.() ?? [])].some((text) => text.includes(RARE.about)) && chance.hits(RARE.often)) return RARE.kind;
+      if (!chance.hits(Math.min(OFTEN_MOST, options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1)))) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);
     },
@@ -147,19 +160,37 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
 
 /** What comes about while runs go from worker to worker: what was said before is heard after. */
 const HANDED_OVER: Readonly<Partial<Record<Site, readonly [SiteFault, number]>>> = { 'publish.intents': ['late', 0.3], publish: ['late', 0.1], 'fire.local': ['slow', 0.3] };
-const HANDOVERS = 6;
-/** Workers that are soon back, so that a lane returns to whom it was taken from, and writes so late that they come after that. */
-export const HANDOVER_TEMPO: Tempo = { restartsWithinMs: 700, lateWithinMs: 5000 };
+/** `quick`: a worker is hardly there when it goes again. `returning`: lanes go on elsewhere meanwhile, and come back to whom they were taken from. */
+export type Handing = 'quick' | 'returning';
+const QUICK_TIMES = 6;
+/** When a worker goes, milliseconds: long enough after it has come to have been given runs, and they to have gone on with it. */
+const RETURNING = [400, 2400, 4400, 6400];
+const RETURNING_SPREAD_MS = 400;
+/** How often a grant is written late then: what a worker was given in one holding of a lane comes to it in the next but one. */
+const LATE_GRANTS = 0.5;
+/** How often whoever grants runs is slow: then nothing newer has come yet. */
+const SLOW_GRANTS = 0.05;
+export const HANDING_TEMPO: Readonly<Record<Handing, Partial<Tempo>>> = {
+  quick: { restartsWithinMs: 700, lateWithinMs: 5000 },
+  returning: { restartsAfterMs: 900, restartsWithinMs: 1300, lateHeardMs: 30, lateAfterMs: 1000, lateWithinMs: 3000 },
+};
+
+const grants = (texts: (() => Iterable<string>) | undefined): boolean => [...(texts?.() ?? [])].some((text) => text.includes('"pages":'));
 
 /** Faults by chance, and besides them a worker that comes and goes, with the writes and calls about it late or slow. */
-export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string): FaultPlan {
+export function handovers(chance: Chance, options: RandomFaultOptions, comesAndGoes: string, how: Handing): FaultPlan {
   const plan = random(chance, options);
-  const goes = Array.from({ length: HANDOVERS }, (): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms: chance.whole(200, 5000), target: comesAndGoes, kind: 'restart', forMs: 0 }));
+  const times = how === 'quick' ? Array.from({ length: QUICK_TIMES }, () => chance.whole(200, 5000)) : RETURNING.map((ms) => ms + chance.whole(0, RETURNING_SPREAD_MS));
+  const goes = times.map((ms): Extract<Fault, { at: 'time' }> => ({ at: 'time', ms, target: comesAndGoes, kind: 'restart', forMs: 0 }));
   return {
     timed: [...plan.timed, ...goes],
     at: (asked, elapsedMs, texts) => {
       const [kind, often] = HANDED_OVER[asked.site] ?? ['slow', 0];
-      if (asked.kind !== 'client' && elapsedMs <= options.windowMs && chance.hits(often)) return kind;
+      const within = asked.kind !== 'client' && elapsedMs <= options.windowMs;
+      const grantsLate = within && how === 'returning' && asked.kind === 'orchestrator';
+      if (grantsLate && asked.site === 'publish' && grants(texts) && chance.hits(LATE_GRANTS)) return 'late';
+      if (grantsLate && asked.site === 'store.commit' && chance.hits(SLOW_GRANTS)) return 'slow';
+      if (within && chance.hits(often)) return kind;
       return plan.at(asked, elapsedMs, texts);
     },
   };

@@ -6,8 +6,17 @@ import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@
 import type { JournalRow } from '@holdfast/runtime';
 import type { ServiceKind } from './faults.js';
 
+const parsed = new WeakMap<JournalRow, unknown>();
+
+/** What a row says, parsed once however many judges look at it: nobody changes it. */
+export function dataOf(row: JournalRow): unknown {
+  let data = parsed.get(row);
+  if (data === undefined) parsed.set(row, (data = JSON.parse(row.data)));
+  return data;
+}
+
 /** The events of rows, as they were recorded. */
-export const eventsOf = <Event>(rows: readonly JournalRow[]): Event[] => rows.map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown }) as Event);
+export const eventsOf = <Event>(rows: readonly JournalRow[]): Event[] => rows.map((row) => ({ type: row.type, data: dataOf(row) }) as Event);
 
 /** With the times of its rows, as the loop folds it. */
 export const foldRun = (rows: readonly JournalRow[]): Run => eventsOf<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);

@@ -1,7 +1,7 @@
 import type { CaseOpened, CaseSettled, EffectOutcomeUnknown, MessageOf } from '@holdfast/protocol';
 import type { JournalRow } from '@holdfast/runtime';
 import type { RunEffects } from '@holdfast/ledger';
-import { foldCases } from './folds.js';
+import { dataOf, foldCases } from './folds.js';
 import type { FakeWorld } from './world.js';
 
 export interface Cases {
@@ -20,17 +20,18 @@ export function judgeCases({ id, rows, effectRows, effects, world, commands }: C
   const found: string[] = [];
   const opened = new Map<number, number>();
   const answers = new Map<string, number>();
-  for (const { type, data } of rows) {
+  for (const row of rows) {
+    const { type } = row;
     if (type === 'CaseOpened') {
-      const { of } = JSON.parse(data) as MessageOf<typeof CaseOpened>['data'];
+      const { of } = dataOf(row) as MessageOf<typeof CaseOpened>['data'];
       opened.set(of, (opened.get(of) ?? 0) + 1);
     }
-    const { command } = JSON.parse(data) as { command?: string };
+    const { command } = dataOf(row) as { command?: string };
     if (command !== undefined) answers.set(command, (answers.get(command) ?? 0) + 1);
-    if (type === 'CaseSettled') found.push(...againstTheWorld(id, JSON.parse(data) as MessageOf<typeof CaseSettled>['data'], world));
+    if (type === 'CaseSettled') found.push(...againstTheWorld(id, dataOf(row) as MessageOf<typeof CaseSettled>['data'], world));
   }
-  for (const [index, { type, data }] of effectRows.entries()) {
-    if (type !== 'EffectOutcomeUnknown' || (JSON.parse(data) as MessageOf<typeof EffectOutcomeUnknown>['data']).about === undefined) continue;
+  for (const [index, row] of effectRows.entries()) {
+    if (row.type !== 'EffectOutcomeUnknown' || (dataOf(row) as MessageOf<typeof EffectOutcomeUnknown>['data']).about === undefined) continue;
     if (opened.get(index + 1) !== 1) found.push(`I5: the unknown of ${id} at version ${index + 1} has ${opened.get(index + 1) ?? 0} cases`);
   }
   for (const { step, status } of foldCases(rows).cases.values()) if (status !== 'settled') found.push(`I5: the case of ${id}/${step} was never settled`);

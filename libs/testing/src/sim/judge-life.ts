@@ -1,6 +1,7 @@
 import { openWaits, type Run } from '@holdfast/orchestrator';
 import type { RunEffects } from '@holdfast/ledger';
 import type { JournalRow } from '@holdfast/runtime';
+import { dataOf } from './folds.js';
 import type { Input } from './people.js';
 
 export interface Life {
@@ -41,9 +42,9 @@ function cancelStands({ id, rows, run, effects }: Life): string[] {
 /** I11 */
 function waitsEnd({ id, rows, run }: Life): string[] {
   const ended = new Map<string, number>();
-  for (const { type, data } of rows) {
-    if (type !== 'WaitEnded') continue;
-    const { step } = JSON.parse(data) as { step: string };
+  for (const row of rows) {
+    if (row.type !== 'WaitEnded') continue;
+    const { step } = dataOf(row) as { step: string };
     ended.set(step, (ended.get(step) ?? 0) + 1);
   }
   const found = [...ended].filter(([, times]) => times > 1).map(([step, times]) => `I11: the wait ${id}/${step} ended ${times} times`);
@@ -54,8 +55,9 @@ function waitsEnd({ id, rows, run }: Life): string[] {
 /** I1: signals and commands that Kafka has acknowledged have one answer. */
 function inputsAreAnswered({ id, rows, inputs }: Life): string[] {
   const answers = new Map<string, number>();
-  for (const { type, data } of rows) {
-    const { signal, command, id: input } = JSON.parse(data) as { signal?: string; command?: string; id?: string };
+  for (const row of rows) {
+    const { type } = row;
+    const { signal, command, id: input } = dataOf(row) as { signal?: string; command?: string; id?: string };
     const of = type === 'SignalReceived' ? signal : type === 'InputRefused' ? input : type === 'ApprovalDecided' || type === 'RunCancelRequested' ? command : undefined;
     if (of !== undefined) answers.set(of, (answers.get(of) ?? 0) + 1);
   }
@@ -67,8 +69,9 @@ function inputsAreAnswered({ id, rows, inputs }: Life): string[] {
 function approvalsAllowOnce({ id, rows }: Life): string[] {
   const yes = new Set<string>();
   const found: string[] = [];
-  for (const { type, data } of rows) {
-    const { step, decision, call } = JSON.parse(data) as { step?: string; decision?: string; call?: { step: string; approval?: { step: string }; tool: { name: string } } };
+  for (const row of rows) {
+    const { type } = row;
+    const { step, decision, call } = dataOf(row) as { step?: string; decision?: string; call?: { step: string; approval?: { step: string }; tool: { name: string } } };
     if (type === 'ApprovalDecided' && decision === 'approved' && step !== undefined) yes.add(step);
     if (type !== 'EffectRequested' || call === undefined || call.tool.name !== 'vault.open') continue;
     if (call.approval === undefined || !yes.delete(call.approval.step)) found.push(`approval: ${id}/${call.step} was taken without a yes of its own`);

@@ -1,4 +1,4 @@
-import { foldPlans } from './folds.js';
+import { dataOf, foldPlans } from './folds.js';
 import { answeredBy, operationKey, type MessageOf, type CompensationDecided, type CompensationOrdered, type CompensationRegistered, type PlanConcluded, type Standing } from '@holdfast/protocol';
 import type { JournalRow } from '@holdfast/runtime';
 import type { Run } from '@holdfast/orchestrator';
@@ -34,30 +34,31 @@ export class PlanJudge {
     private readonly effectsOf: (run: string) => RunEffects,
   ) {}
 
-  row({ type, data, stream }: JournalRow): void {
+  row(row: JournalRow): void {
+    const { type, stream } = row;
     switch (type) {
       case 'CompensationRegistered': {
-        const registered = JSON.parse(data) as Data<typeof CompensationRegistered>;
+        const registered = dataOf(row) as Data<typeof CompensationRegistered>;
         this.#registered.set(`${stream}/${registered.step}`, registered);
         return;
       }
       case 'CompensationDecided': {
-        const { of, decision, digest, by } = JSON.parse(data) as Data<typeof CompensationDecided>;
+        const { of, decision, digest, by } = dataOf(row) as Data<typeof CompensationDecided>;
         if (!by.roles.includes('treasurer')) this.violated('I10', `${by.name} has decided on the answer to ${stream}/${of} without the role`);
         if (decision === 'approved') this.#approved.add(`${stream}/${of}/${digest}`);
         return;
       }
       case 'PlanOpened':
       case 'PlanWidened':
-        if ((JSON.parse(data) as { scope: { kind: string } }).scope.kind === 'run') this.#wholeRuns.add(stream);
+        if ((dataOf(row) as { scope: { kind: string } }).scope.kind === 'run') this.#wholeRuns.add(stream);
         return;
       case 'CompensationOrdered':
-        return this.#order(stream, JSON.parse(data) as Data<typeof CompensationOrdered>);
+        return this.#order(stream, dataOf(row) as Data<typeof CompensationOrdered>);
       case 'CompensationReopened':
-        this.#settled.delete(`${stream}/${(JSON.parse(data) as { of: string }).of}`);
+        this.#settled.delete(`${stream}/${(dataOf(row) as { of: string }).of}`);
         return;
       case 'CompensationSettled':
-        this.#settled.add(`${stream}/${(JSON.parse(data) as { of: string }).of}`);
+        this.#settled.add(`${stream}/${(dataOf(row) as { of: string }).of}`);
         return;
     }
   }
@@ -109,12 +110,13 @@ export class PlanJudge {
     const answers = new Map<string, number>();
     const escalated = new Set<string>();
     let concluded: Data<typeof PlanConcluded> | null = null;
-    for (const { type, data } of rows) {
-      const { command, cause, of } = JSON.parse(data) as { command?: string; cause?: { command?: string }; of?: string };
+    for (const row of rows) {
+      const { type } = row;
+      const { command, cause, of } = dataOf(row) as { command?: string; cause?: { command?: string }; of?: string };
       const said = command ?? cause?.command;
       if (said !== undefined) answers.set(said, (answers.get(said) ?? 0) + 1);
       if (type === 'CompensationEscalated' && of !== undefined) escalated.add(of);
-      if (type === 'PlanConcluded') concluded = JSON.parse(data) as Data<typeof PlanConcluded>;
+      if (type === 'PlanConcluded') concluded = dataOf(row) as Data<typeof PlanConcluded>;
     }
     for (const command of new Set(commands)) if (answers.get(command) !== 1) this.violated('I1', `"${command}", said of a plan of ${id}, has ${answers.get(command) ?? 0} answers`);
     for (const { number, status } of plans.plans) if (status === 'open') this.violated('I10', `plan ${number} of ${id} was never concluded`);

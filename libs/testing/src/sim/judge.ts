@@ -5,9 +5,11 @@ import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
 import { SERVICES, type ServiceKind } from './faults.js';
-import { foldEffects, STREAMS } from './folds.js';
+import { dataOf, foldEffects, STREAMS } from './folds.js';
 import { judgeCases } from './judge-cases.js';
+import { HoldJudge } from './judge-hold.js';
 import { judgeLife } from './judge-life.js';
+import { judgeOnce } from './judge-once.js';
 import { PlanJudge } from './judge-plans.js';
 import { expected, type Expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
@@ -49,10 +51,12 @@ export class Judge {
   readonly #told = new Set<string>();
   readonly exempt: Exemption[] = [];
   readonly #plans: PlanJudge;
+  readonly #holds: HoldJudge;
 
   constructor(private readonly sim: Simulation) {
     const { world } = sim;
     const { databases, log } = sim.cluster;
+    this.#holds = new HoldJudge(log, (invariant, what) => this.#violated(invariant, what));
     const { onCommit: noteRun } = databases.orchestrator;
     databases.orchestrator.onCommit = (rows) => {
       noteRun(rows);
@@ -72,24 +76,27 @@ export class Judge {
     databases.ledger.onTake = (lanes) => {
       for (const lane of lanes) this.#backlog.set(lane, log.lane(topics.toolResults, lane).length);
     };
+    judgeOnce(sim.cluster.core);
     log.watch((record) => this.#intent(record));
     sim.onWork = (fence, run, what) => this.#work(fence, run, what);
     world.onFiring = (firing) => this.#firing(firing);
   }
 
-  #runRow({ type, data, stream }: JournalRow): void {
+  #runRow(row: JournalRow): void {
+    const { type, stream } = row;
+    this.#holds.row(row);
     if (type === 'RunResumed') {
-      const { refired } = JSON.parse(data) as { refired: { step: string; attempt: number }[] };
+      const { refired } = dataOf(row) as { refired: { step: string; attempt: number }[] };
       for (const { step, attempt } of refired) this.#refired.add(`${stream}/${step}/${attempt}`);
-      const { lease } = JSON.parse(data) as { lease: { fence: number } };
+      const { lease } = dataOf(row) as { lease: { fence: number } };
       this.#recordedBefore.set(`${stream}/${lease.fence}`, new Set(this.#recorded.get(stream)));
     }
     if (type === 'EffectRequested' || type === 'GroupRequested') {
-      const { call, calls = [], fence = 0 } = JSON.parse(data) as { call?: { step: string }; calls?: { step: string }[]; fence?: number };
+      const { call, calls = [], fence = 0 } = dataOf(row) as { call?: { step: string }; calls?: { step: string }[]; fence?: number };
       for (const { step } of call === undefined ? calls : [call]) this.#accepted.add(`${stream}/${step}/${fence}`);
     }
     if (type === 'StepRecorded') {
-      const { name } = JSON.parse(data) as { name: string };
+      const { name } = dataOf(row) as { name: string };
       this.#recorded.set(stream, [...(this.#recorded.get(stream) ?? []), name]);
     }
   }
@@ -97,14 +104,15 @@ export class Judge {
   #effectRow(row: JournalRow): void {
     if (row.type === 'EffectDispatched') this.#dispatch(row);
     if (row.type !== 'EffectRetryScheduled' && row.type !== 'EffectOutcomeUnknown') return;
-    const { step, attempt, message = '', because = '' } = JSON.parse(row.data) as { step: string; attempt: number; message?: string; because?: string };
+    const { step, attempt, message = '', because = '' } = dataOf(row) as { step: string; attempt: number; message?: string; because?: string };
     if (!`${message}${because}`.includes('reported no end by its deadline')) return;
     const told = this.sim.cluster.log.lane(topics.toolResults, row.lane).slice(0, this.#backlog.get(row.lane) ?? 0);
     if (told.some(({ key, headers, value }) => key === row.stream && headers['ce_type'] === 'EffectReported' && reports(value, step, attempt))) this.#violated('I5', `${row.stream}/${step} attempt ${attempt} was given up though its end stood on the log when the lane was taken`);
   }
 
-  #dispatch({ stream, data }: JournalRow): void {
-    const { step, attempt, because, notAfter } = JSON.parse(data) as { step: string; attempt: number; because: string; notAfter: number };
+  #dispatch(row: JournalRow): void {
+    const { stream } = row;
+    const { step, attempt, because, notAfter } = dataOf(row) as { step: string; attempt: number; because: string; notAfter: number };
     if (because === '') this.#violated('I12', `${stream}/${step} attempt ${attempt} was dispatched without a reason`);
     this.#dispatched.set(`${stream}/${step}/${attempt}`, notAfter);
   }
@@ -112,11 +120,11 @@ export class Judge {
   #intent({ topic, key, headers, value }: LogRecord): void {
     if (topic !== topics.agentIntents) return;
     const { ce_type: type } = headers;
-    const { settles = [] } = JSON.parse(value ?? '') as { settles?: { step: string; outcome: { status: string } }[] };
-    for (const { step, outcome } of settles) if (outcome.status === 'succeeded') this.#told.add(`${key ?? ''}/${step}`);
-    if (type !== 'CallTool' && type !== 'CallGroup') return;
-    const { step, calls } = JSON.parse(value ?? '') as { step: string; calls?: { step: string }[] };
-    for (const each of calls ?? [{ step }]) this.#intended.add(`${key ?? ''}/${each.step}`);
+    const calls = type === 'CallTool' || type === 'CallGroup';
+    if (value === null || (!calls && !value.includes('"settles"'))) return;
+    const said = JSON.parse(value) as { step: string; calls?: { step: string }[]; settles?: { step: string; outcome: { status: string } }[] };
+    for (const { step, outcome } of said.settles ?? []) if (outcome.status === 'succeeded') this.#told.add(`${key ?? ''}/${step}`);
+    if (calls) for (const { step } of said.calls ?? [said]) this.#intended.add(`${key ?? ''}/${step}`);
   }
 
   #violated(invariant: string, what: string): void {
@@ -143,6 +151,7 @@ export class Judge {
     const { log } = this.sim.cluster;
     const workers = this.sim.cluster.coordinator('holdfast.workers.default');
     if (!granted && workers.isAnothers(log.laneOf(run), firing.process)) this.#violated('I2', `${place} fired on ${firing.process} after its lane had gone to another worker`);
+    if (!granted) this.#holds.firing(firing);
     if (effect !== 'irreversible') return;
     if (granted && firing.clock > notAfter) this.#violated('I3', `${place} fired ${firing.clock - notAfter} ms past its notAfter`);
     const same = before.find((other) => other.attempt === attempt && other.run === run);
@@ -234,10 +243,15 @@ export class Judge {
       if ((coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0) <= offset) this.#violated('6.1', `the task of ${key ?? ''}/${task.step} attempt ${task.attempt} was never taken`);
     }
     const alive = new Set(slots.flatMap(({ running }) => (running?.process.alive === true ? [running.process.name] : [])));
+    const told = new Set(
+      log.topic(topics.toolResults).map(({ key, value }) => {
+        const { step, attempt } = JSON.parse(value ?? '{}') as { step?: string; attempt?: number };
+        return `${key ?? ''}/${step ?? ''}/${attempt ?? ''}`;
+      }),
+    );
     for (const { effect, ended, process, run, step, attempt } of this.sim.world.firings) {
       if (effect !== 'irreversible' || !ended || !alive.has(process)) continue;
-      const told = log.lane(topics.toolResults, log.laneOf(run)).some((record) => record.key === run && reports(record.value, step, attempt));
-      if (!told) this.#violated('I5', `${process} saw the end of ${run}/${step} attempt ${attempt} and never reported it`);
+      if (!told.has(`${run}/${step}/${attempt}`)) this.#violated('I5', `${process} saw the end of ${run}/${step} attempt ${attempt} and never reported it`);
     }
   }
 
@@ -260,7 +274,7 @@ export class Judge {
     if (plan === undefined) return;
     // Cancelled as it was asked to be: what stands then is judged above.
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
-    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: this.sim.people.cancelled.size > 0 });
+    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target) });
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
@@ -272,6 +286,10 @@ export class Judge {
     const exemption = this.sim.settles ? null : exemptFrom(this.sim, id, run, effects);
     if (exemption === null) this.#violated('equality', `${id} is ${run.status === 'ended' ? `${run.status} (${JSON.stringify(run.ending)})` : run.status}; uninterrupted it ${wanted.output === null ? 'is blocked' : `returns ${JSON.stringify(wanted.output)}`}`);
     else this.exempt.push(exemption);
+  }
+
+  #isCancelledAt(target: string): boolean {
+    return this.sim.options.runs.some(({ id, program }) => this.sim.people.cancelled.has(id) && JSON.stringify(program).includes(`"${target}"`));
   }
 
   /** What came of its cases and plans. */
@@ -306,7 +324,7 @@ export class Judge {
   #foldAndWatch(id: string, rows: readonly JournalRow[]): Run {
     let run: Run = absent;
     for (const row of rows) {
-      const event = { type: row.type, data: JSON.parse(row.data) as unknown } as RunEvent;
+      const event = { type: row.type, data: dataOf(row) } as RunEvent;
       const { fence, ending } = event.data as { fence?: number; ending?: { status: string } };
       if ('steps' in run && CLAIMS.has(row.type) && ending?.status !== 'cancelled') {
         if (fence !== run.lease?.fence) this.#violated('I6', `${row.type} of ${id} carries fence ${fence ?? 'none'}, the run's is ${run.lease?.fence ?? 'none'}`);
@@ -324,8 +342,9 @@ export class Judge {
     const decided = new Map<string, number>();
     const taken = new Map<string, string>();
     const refused = new Set<string>();
-    for (const { type, data, lane } of rows) {
-      const parsed = JSON.parse(data) as Worded & { reason?: string; offset?: number };
+    for (const row of rows) {
+      const { type, lane } = row;
+      const parsed = dataOf(row) as Worded & { reason?: string; offset?: number };
       if (type === 'IntentRejected' && parsed.step !== undefined) {
         refused.add(parsed.step);
         const said = this.sim.cluster.log.lane(topics.agentIntents, lane)[parsed.offset ?? -1];

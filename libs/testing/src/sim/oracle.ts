@@ -41,8 +41,8 @@ interface Happened {
 export interface OfWorld {
   /** What is unknown is settled in time. */
   readonly settles: boolean;
-  /** Some run is cancelled: what others wait for with it may be left undone. */
-  readonly cancels: boolean;
+  /** Whether a run that names this target is cancelled: what others wait for with it may be left undone. */
+  readonly cancels: (target: string) => boolean;
 }
 
 class Oracle {
@@ -131,8 +131,8 @@ class Oracle {
     const key = kind.keyScope === 'target' ? operationKey({ scope: 'target', tenant, tool, target }) : operationKey({ scope: 'run', tenant, run: this.run as RunId, step: step as Step, tool, target: null });
     // The first of them fires, all others are told of the conflict: who that is depends on the moment.
     if (target.startsWith(CONTESTED)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
-    // Proved not to have happened, it is not tried again for a run that is over: and those who joined it are told.
-    if (n === 0 && this.world.settles && this.world.cancels) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
+    // Held back, or proved not to have happened, it is not tried for a run that is over: and those who joined it are told.
+    if (n === 0 && this.world.cancels(target)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
     const said = this.#ends(kind, key, n, target);
     const answerable = answerableOf(tool);
     if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call });

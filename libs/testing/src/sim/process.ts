@@ -106,8 +106,9 @@ export class SimProcess {
       };
       if (fault === 'refused') return fail(go + back, `${site}: the connection was refused`);
       if (fault === 'late') {
-        fail(TIMEOUT_MS, `${site}: no answer in time`);
-        scheduler.at(scheduler.now + this.chance.between(TIMEOUT_MS, this.core.plan.lateWithinMs ?? LATE_MS), null, () => arrive(() => undefined), { in: places });
+        const heardMs = this.core.plan.lateHeardMs ?? TIMEOUT_MS;
+        fail(heardMs, `${site}: no answer in time`);
+        scheduler.at(scheduler.now + this.chance.between(this.core.plan.lateAfterMs ?? heardMs, this.core.plan.lateWithinMs ?? LATE_MS), null, () => arrive(() => undefined), { in: places });
         return;
       }
       scheduler.at(scheduler.now + go, null, () => {

@@ -49,7 +49,7 @@ export function start(around: Surroundings, kind: Exclude<ProcessKind, 'client'>
     case 'orchestrator':
       return startLoop(around, process, around.databases.orchestrator, (contracts) => {
         const runs = new RunHandlers(contracts, checker);
-        return orchestrator(runs, new WaitHandlers(runs, contracts));
+        return orchestrator(runs, new WaitHandlers(runs, contracts, checker));
       });
     case 'ledger':
       return startLoop(around, process, around.databases.ledger, (contracts) => ledger(new EffectHandlers(contracts, serviceSource('ledger', '1'))));
@@ -82,6 +82,11 @@ function startLoop<State, Event extends Message>(around: Surroundings, process: 
       laneOf: log.laneOf,
       join: (handlers) => join(around, process, `holdfast.${service.name}`, service.inbound.map((topic) => topic.name), handlers),
       repair: () => Promise.resolve(),
+      observer: {
+        onTurn: ({ lanes }) => {
+          for (const { rows, handled } of lanes) if (rows.length > 0) core.onHandled(service.name, handled);
+        },
+      },
       onAlarm: (what, detail) => {
         core.trace(process.name, () => `alarm: ${what} ${JSON.stringify(detail)}`);
         if (what === 'lane halted') around.onAlarm(process, `${what}: ${JSON.stringify(detail)}`);

@@ -81,6 +81,8 @@ export class Scheduler {
   run(over: () => boolean, until: number): Promise<'over' | 'empty' | 'late'> {
     return new Promise((resolve, reject) => {
       let left = HAPPENINGS_A_MACROTASK;
+      const settled = Promise.resolve();
+      const tick = (): void => process.nextTick(step);
       const step = (): void => {
         try {
           const end = over() ? 'over' : this.#next(until);
@@ -95,7 +97,7 @@ export class Scheduler {
           return;
         }
         // From inside a microtask, a tick comes when the whole microtask queue has run out.
-        queueMicrotask(() => process.nextTick(step));
+        void settled.then(tick);
       };
       setImmediate(step);
     });

@@ -1,6 +1,6 @@
 import { Chance } from './chance.js';
 import type { TraceLine } from './core.js';
-import { HANDOVER_TEMPO, handovers, SERVICES, noFaults, random, scripted, type Cell, type Fault, type FaultPlan } from './faults.js';
+import { HANDING_TEMPO, handovers, SERVICES, noFaults, random, scripted, type Cell, type Fault, type FaultPlan, type Handing } from './faults.js';
 import { Judge } from './judge.js';
 import { meanSteps, meanWaits, plannedRuns, Simulation, type RunPlan } from './simulation.js';
 import type { Exemption } from './exempt.js';
@@ -35,10 +35,13 @@ const JUMP_SETTLING_MS = 1200;
 /** Every so many seeds the real uninterrupted run is made as well, to check what equality is judged by. */
 export const UNINTERRUPTED_EVERY = 20;
 
-const window = { windowMs: 7000, timedMax: 4 };
+const window = { windowMs: 7000, laterWindowMs: 15_000, timedMax: 4 };
 
 /** Of the seeds, those in which runs go from worker to worker more than chance has it. */
-const HANDOVERS_OF_ALL = 0.15;
+const HANDOVERS_OF_ALL = 0.25;
+
+/** Where lanes return, runs begin over a longer time, so that each holding of a lane has some. */
+const RETURNING_STARTS = 3;
 
 const settles = (seed: number): boolean => new Chance(`${seed}/settles`).hits(SETTLES_OF_ALL);
 
@@ -51,13 +54,14 @@ export async function runSeed(seed: number, { faults, trace = false }: SeedOptio
   const rate = chance.pick([0.025, 0.05, 0.1]);
   const also = new Chance(`${seed}/settling`);
   const instances = settles(seed) ? { ...some, reconciliation: also.pick([1, 1, 2]), compensation: also.pick([1, 1, 2]) } : { ...some, reconciliation: 0, compensation: 0 };
-  const hands = new Chance(`${seed}/hands over`).hits(HANDOVERS_OF_ALL) && instances.worker > 1;
+  const handing = new Chance(`${seed}/hands over`);
+  const hands = handing.hits(HANDOVERS_OF_ALL) && instances.worker > 1 ? handing.pick<Handing>(['quick', 'returning']) : null;
   const besides = settles(seed) ? (['reconciliation', 'compensation', 'compensation'] as const) : [];
   const targets = ([...besides, 'orchestrator', 'ledger', 'worker', 'worker', 'worker'] as const).map((kind) => `${kind}-${chance.whole(1, instances[kind])}`) as [string, ...string[]];
   const options = { ...window, rate, targets, stores: settles(seed) ? SERVICES : UNSETTLED_STORES, jumpMs: settles(seed) ? JUMP_SETTLING_MS : JUMP_MS };
   const byChance = new Chance(`${seed}/faults`);
-  const plan: FaultPlan = { ...(faults !== undefined ? scripted(faults) : hands ? handovers(byChance, options, `worker-${instances.worker}`) : random(byChance, options)), ...(hands ? HANDOVER_TEMPO : {}) };
-  const runs = runsOf(seed);
+  const plan: FaultPlan = { ...(faults !== undefined ? scripted(faults) : hands !== null ? handovers(byChance, options, `worker-${instances.worker}`, hands) : random(byChance, options)), ...(hands !== null ? HANDING_TEMPO[hands] : {}) };
+  const runs = runsOf(seed).map((run) => (hands === 'returning' ? { ...run, startMs: run.startMs * RETURNING_STARTS } : run));
   const simulation = new Simulation({ seed: String(seed), runs, plan, instances, partitions: 2, trace, irreversibleConcurrency: chance.pick([1, 1, 2, 4]), staggerMs: chance.pick([0, 0, 600, 2500]) });
   const judge = new Judge(simulation);
   await simulation.run();
