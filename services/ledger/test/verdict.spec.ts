@@ -208,6 +208,21 @@ describe('two proofs that differ', () => {
     expect(given(...done, ...eventsOf(told)).when(report(1, succeeded))).toEqual(ignore('recorded_before'));
   });
 
+  test('a person who looks for the first attempt finds what the second has done: that is no second firing', () => {
+    const retried = played([dispatched()], report(1, failed('transient', true)));
+    const done = (at?: number) => [...retried, dispatched(2), EffectSucceeded({ ...fresh, attempt: 2, result: { value: 1 }, evidence: { ...receipt, ...(at === undefined ? {} : { at }) } })];
+    const looked = (readAt: number | null) => verdict(1, applied, 'irreversible', { by: 'person', evidence: person, readAt });
+    const contradiction = { type: 'VerdictContradicted', data: { attempt: 1, recorded: { status: 'failed', by: 'host' } } };
+    const told = given(...done(now)).when(looked(now));
+    expect(told).toMatchObject({ kind: 'record', events: [contradiction] });
+    expect(eventsOf(told)).toHaveLength(1);
+    expect(given(...done(now), ...eventsOf(told)).when(looked(now))).toEqual(ignore('already_settled'));
+    // Read before the second was done, or where nobody knows when, it may have been the first one's.
+    for (const [events, readAt] of [[done(now), now - 1], [done(now), null], [done(), now]] as const) {
+      expect(given(...events).when(looked(readAt))).toMatchObject({ events: [{ type: 'DuplicateEffectDetected', data: { attempts: [2, 1] } }, contradiction] });
+    }
+  });
+
   test('about the first attempt, when the second was settled too since', () => {
     const twice = [...before, release(), dispatched(2), inDoubt(2), release({ attempt: 2 }), dispatched(3)];
     expect(given(...twice).when(report(1, succeeded))).toMatchObject({ events: [{ type: 'EffectSucceeded' }, contradicted(1, 'not_applied', 'probe', succeeded)] });

@@ -266,7 +266,7 @@ function toldBefore(command: Reported, effect: Effect, effects: RunEffects): boo
  * Two words on one attempt that can't both be true. The earlier one, a case's verdict or the
  * attempt's own end, has been acted upon; neither is dropped, and a person must look.
  */
-function contradictionOf({ step, attempt, outcome }: { readonly step: Step; readonly attempt: Attempt; readonly outcome: Outcome }, effect: Effect): EffectEvent | null {
+export function contradictionOf({ step, attempt, outcome }: { readonly step: Step; readonly attempt: Attempt; readonly outcome: Outcome }, effect: Effect): EffectEvent | null {
   if (effect.effect === 'pure' || effect.late.has(contradictionToken(attempt, outcome))) return null;
   const happened = outcome.status === 'succeeded';
   const didNot = outcome.status === 'rejected' || (outcome.status === 'failed' && outcome.failure.notApplied === true);

@@ -2,7 +2,7 @@ import { ignore, record, unreachable } from '@holdfast/kernel';
 import { EffectFailed, EffectRetryScheduled, EffectSucceeded, readingFrom, type Attempt, type Failure } from '@holdfast/protocol';
 import type { Command, EffectDecision } from './commands.js';
 import type { Effect, EffectEvent, RunEffects } from './effect.js';
-import { fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
+import { contradictionOf, fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
 
 /**
  * What a settled case means for its effect. It acts only on the latest attempt and while that is
@@ -17,6 +17,10 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
   switch (found.status) {
     case 'applied':
       if (mine) return record(EffectSucceeded({ step: effect.step, key: effect.key, attempt, result: found.result, evidence, reconciled: reconciled(command) }));
+      if (sawAnother(command, effect)) {
+        const contradiction = contradictionOf({ step: effect.step, attempt, outcome: { status: 'succeeded', result: found.result, evidence } }, effect);
+        return contradiction === null ? ignore('already_settled') : record(contradiction);
+      }
       return marked(command, report({ ...command, outcome: { status: 'succeeded', result: found.result, evidence } }, effects));
     case 'not_applied':
       if (mine) return notApplied(command, effect, effects);
@@ -32,6 +36,10 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
       return unreachable(found);
   }
 }
+
+/** The target was read once a later attempt had succeeded there, under the same key: what was found may be that one's, and is no second firing. */
+const sawAnother = ({ attempt, readAt }: Command<'verdict'>, effect: Effect): boolean =>
+  effect.status === 'succeeded' && effect.attempt > attempt && readAt !== null && effect.evidence.at !== undefined && readAt >= effect.evidence.at;
 
 /** Who settled it. What the service decided by policy rests on no reading, and is no verdict on the attempt. */
 const reconciled = ({ by, forced }: Command<'verdict'>): { by: 'probe' | 'person'; forced?: boolean } => ({ by: by === 'person' ? 'person' : 'probe', ...(forced ? { forced } : {}) });
