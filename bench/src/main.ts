@@ -9,9 +9,9 @@ import { benchSleepers, sleepersInWords } from './sleepers.js';
 import { usageOf, type Usage } from './usage.js';
 
 const { values } = parseArgs({
-  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, sleepers: { type: 'string' }, legs: { type: 'string', default: 'many,single,crash' }, keep: { type: 'boolean', default: false } },
+  options: { effect: { type: 'string', default: 'idempotent' }, json: { type: 'boolean', default: false }, runs: { type: 'string', default: '2000' }, sleepers: { type: 'string' }, legs: { type: 'string', default: 'single,crash' }, keep: { type: 'boolean', default: false } },
 });
-/** Which parts are run: paired comparisons of two builds want the first one alone. */
+/** Which parts follow the first one: paired comparisons of two builds want none (`--legs none`). */
 const LEGS = new Set(values.legs.split(','));
 const IN_FLIGHT = 200;
 const SINGLE_RUNS = 200;
