@@ -22,6 +22,8 @@ const worker: Case = {
     const heirs: { kill(signal: 'SIGTERM'): Promise<unknown> }[] = [];
     try {
       return await underLoad(ground, name, plans, async () => {
+        // Each of them, and not so many in number: a call that was checked and is not sent yet would go out on the thaw.
+        await ground.until('every first call has reached the world', () => plans.every(({ run }) => ground.sink.arrivals.some((arrival) => arrival.run === run)));
         const frozenAt = Date.now();
         zombie.signal('SIGSTOP');
         heirs.push(await ground.startWorker('heir'));
@@ -32,7 +34,7 @@ const worker: Case = {
         await ground.until('the runs end', () => ground.allEnded(plans), 120_000).catch(() => undefined);
         // Whatever it was given before is nothing to it now; what it is given once it has joined again is its own.
         const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && dispatchedBefore(ground, arrival, frozenAt));
-        return { since, faults: late.map(({ run, step }) => `the thawed worker fired ${run}/${step} by an old right`) };
+        return { since, faults: late.map(({ run, step, attempt }) => `the thawed worker fired ${run}/${step}/${attempt} by an old right`) };
       }, { share: 0.5 });
     } finally {
       zombie.signal('SIGCONT');

@@ -50,6 +50,8 @@ const WATCHED = [topics.runEvents, topics.effectEvents, topics.reconciliationEve
 export class TestStack {
   readonly seen: Seen[] = [];
   readonly #ids = new Set<string>();
+  /** Next offset to be read, by `topic/lane`. */
+  readonly #read = new Map<string, number>();
   readonly #pools = new Map<string, pg.Pool>();
   #tails: Tail[] = [];
 
@@ -137,10 +139,19 @@ export class TestStack {
     return this.seen.filter((record) => record.topic === topic && record.envelope.subject === run);
   }
 
-  /** The first event of a type in a run's stream, when it comes. */
-  event(run: string, type: string, where: (data: Seen['data']) => boolean = () => true, topic: string = topics.runEvents): Promise<Seen> {
+  /** The first event of a type in a run's stream, when it comes; all that led to it, on whatever topic, has been seen by then. */
+  async event(run: string, type: string, where: (data: Seen['data']) => boolean = () => true, topic: string = topics.runEvents): Promise<Seen> {
     const known = (): string => this.seen.filter(({ envelope }) => envelope.subject === run).map(({ envelope }) => envelope.type).join(', ');
-    return eventually(() => `${type} of run ${run} (known of it: ${known()})`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
+    const found = await eventually(() => `${type} of run ${run} (known of it: ${known()})`, () => this.events(run, topic).find(({ envelope, data }) => envelope.type === type && where(data)));
+    await this.#caughtUp();
+    return found;
+  }
+
+  /** Each topic is read by itself: one may be behind another in what stands on both already. */
+  async #caughtUp(): Promise<void> {
+    const ends = await eventually('the ends of the topics', () => this.#endsOf(WATCHED).catch(() => undefined));
+    const missing = (): string[] => Object.entries(ends).flatMap(([place, end]) => ((this.#read.get(place) ?? 0) < end ? [`${place} up to ${end}`] : []));
+    await eventually(() => `our reader is behind: ${missing().join(', ')}`, () => missing().length === 0);
   }
 
   deadLetter(place: Place): Promise<Seen> {
@@ -184,12 +195,12 @@ export class TestStack {
   /** Next offset of every partition of every topic, by `topic/lane`. */
   async ends(): Promise<Record<string, number>> {
     const names = (await this.admin.listTopics()).filter((name) => !name.startsWith('__')).sort();
-    const ends: Record<string, number> = {};
-    for (const name of names) {
-      const offsets = await this.admin.fetchTopicOffsets(name);
-      for (const { partition, offset } of offsets.sort((a, b) => a.partition - b.partition)) ends[`${name}/${partition}`] = Number(offset);
-    }
-    return ends;
+    return this.#endsOf(names);
+  }
+
+  async #endsOf(names: readonly string[]): Promise<Record<string, number>> {
+    const found = await Promise.all(names.map(async (name) => ({ name, offsets: await this.admin.fetchTopicOffsets(name) })));
+    return Object.fromEntries(found.flatMap(({ name, offsets }) => offsets.sort((a, b) => a.partition - b.partition).map(({ partition, offset }) => [`${name}/${partition}`, Number(offset)])));
   }
 
   laneOf(run: string): number {
@@ -222,6 +233,7 @@ export class TestStack {
   }
 
   #note(record: LogRecord): void {
+    this.#read.set(`${record.topic}/${record.lane}`, record.offset + 1);
     const envelope = decodeHeaders(record.headers, record.key, record.time);
     if (envelope?.seq === undefined) return;
     const id = `${record.topic}|${envelope.source}|${envelope.lane ?? ''}|${envelope.seq}`;
