@@ -40,6 +40,8 @@ class KafkaLaneGroup implements LaneGroup {
   #membership: Membership | null = null;
   #synced: Membership | null = null;
   #heartbeatSentAt: Moment | null = null;
+  /** While we are outside the group: when we last left it or tried to join it. */
+  #outsideSince: Moment;
   #lanes: readonly number[] = [];
   #held: { membership: Membership; lanes: readonly number[] } | null = null;
   /** Counts syncs; a fetch that began under an earlier one delivers nothing. */
@@ -51,6 +53,7 @@ class KafkaLaneGroup implements LaneGroup {
   constructor(options: LaneGroupOptions) {
     this.#options = options;
     this.#now = options.now ?? systemMoment;
+    this.#outsideSince = this.#now();
     this.sessionTimeoutMs = options.sessionTimeoutMs ?? SESSION_TIMEOUT_MS;
     this.#consumer = connect(options).consumer({
       groupId: options.groupId,
@@ -200,6 +203,7 @@ class KafkaLaneGroup implements LaneGroup {
     // Where kafkajs starts to fetch, the era is noted: what comes back belongs to it.
     consumer.on(consumer.events.FETCH_START, ({ payload }) => {
       this.#fetchEra.set(String(payload.nodeId), this.#era);
+      this.#rejoinIfForgotten();
     });
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       this.#revoke();
@@ -221,7 +225,18 @@ class KafkaLaneGroup implements LaneGroup {
     this.#options.handlers.onAssigned(assignment);
   }
 
+  /**
+   * kafkajs joins again when the group has forgotten its member. Where that join fails for another reason (the coordinator
+   * loads, as after a broker's long pause; no answer), it goes on fetching as nobody's member, and for ever: without a
+   * member id it sends no heartbeat that could tell it.
+   */
+  #rejoinIfForgotten(): void {
+    if (!this.#started || this.#membership !== null || ageMs(this.#outsideSince, this.#now()) <= this.sessionTimeoutMs) return;
+    this.rejoin().catch((error: unknown) => this.#options.handlers.onCrash(error instanceof Error ? error : new Error(String(error))));
+  }
+
   #revoke(): void {
+    this.#outsideSince = this.#now();
     this.#heartbeatSentAt = null;
     if (this.#membership === null) return;
     this.#membership = null;
