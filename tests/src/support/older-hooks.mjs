@@ -16,3 +16,9 @@ export async function load(url, context, next) {
   }
   return { ...loaded, source };
 }
+
+/** A service is bundled into one file; what it was made of lies beside it, in files whose words can be changed. */
+export async function resolve(specifier, context, next) {
+  const found = await next(specifier, context);
+  return { ...found, url: found.url.replace(/(\/services\/\w+\/dist\/)main\.js$/, '$1unbundled.js') };
+}
