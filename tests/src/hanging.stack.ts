@@ -116,8 +116,8 @@ test('a database that takes a statement and never answers: what is asked meanwhi
       await stack.intent(run, 'CallTool', { step: '1', tool: { name: 'pay', version: '1' }, args: { amount: 1 } });
     }
     await eventually('the orchestrator has work under way that does not end', async () => JSON.stringify(await ask('orchestrator', 'readyz')).match(/"stuckMs":[1-9]/) !== null);
-    // Half a minute passes until that is called a fault: in full length it is waited for.
-    if (proof(false, true)) expect(await unready('orchestrator')).toMatch(/the loop has not come round for \d{5} ms/);
+    // Ten seconds pass until that is called a fault: in full length they are waited for.
+    if (proof(false, true)) expect(await unready('orchestrator')).toMatch(/the database has not answered for \d{5} ms/);
     expect(runs.flatMap((run) => stack.events(run))).toEqual([]);
   } finally {
     for (const pid of frozen) process.kill(pid, 'SIGCONT');

@@ -3,6 +3,7 @@ import { topics, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, Failed, HoldfastClient, MayHaveApplied, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
+import { proof } from './support/proof.js';
 import { SERVICES, STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
@@ -55,8 +56,8 @@ const settled = (run: string, step: string) => stack.event(run, 'EffectSettled',
 async function decided(service: ServiceName): Promise<Record<string, unknown>> {
   return {
     journal: await stack.rows(service, 'select * from journal order by lane, seq'),
-    // What came to rest may stand with its time for a while: that costs a look, and is no decision.
-    agenda: await stack.rows(service, 'select * from agenda where open and due_at is null order by stream'),
+    // What came to rest may stand as open, or with its time, for a while: that costs a look, and is no decision.
+    agenda: await stack.rows(service, `select * from agenda where open and due_at is null and stream not in (select stream from journal where type = 'RunFinished') order by stream`),
     shared: await stack.rows(service, 'select * from shared order by key'),
     progress: await stack.rows(service, 'select lane, seen, parked, last, next_seq from progress order by lane').then((rows) => rows.map(({ lane, seen, parked, last, next_seq }) => ({ lane, seen: JSON.parse(String(seen)) as Json, parked: JSON.parse(String(parked)) as Json, last: JSON.parse(String(last)) as Json, next_seq }))),
   };
@@ -156,10 +157,12 @@ afterAll(async () => {
   await stack?.stop();
 }, STACK_LIMIT_MS);
 
-test.each([
-  { what: 'positions', reset: `offsets = '{}'` },
+const LOSSES = [
   { what: 'positions and marks', reset: `offsets = '{}', seen = '{}'` },
-])('after a loss of all $what, everything is read again and nothing changes', async ({ reset }) => {
+  { what: 'positions', reset: `offsets = '{}'` },
+] as const;
+
+test.each(LOSSES.slice(0, proof(1, LOSSES.length)))('after a loss of all $what, everything is read again and nothing changes', async ({ reset }) => {
   await stopServices();
   const [before, ends, fired] = [await Promise.all(SERVICES.map(decided)), await stack.ends(), firings.length];
   for (const service of SERVICES) await stack.database(service).query(`update progress set ${reset}`);

@@ -140,7 +140,7 @@ const CRASHES = [
   { service: 'orchestrator', at: 'orchestrator.after-commit' },
 ] as const;
 
-test.each(FULL ? CRASHES : CRASHES.slice(0, 2))('$service, killed at $at in mid-work and its database dropped, is rebuilt from its topic and goes on', async ({ service, at }) => {
+test.each(FULL ? CRASHES : CRASHES.slice(0, 1))('$service, killed at $at in mid-work and its database dropped, is rebuilt from its topic and goes on', async ({ service, at }) => {
   const prefix = at.replace('.', '-');
   const victim = stack.service(service);
   await victim.restart({ HOLDFAST_CRASH_AT: `${at}:${RUNS}` });
@@ -161,7 +161,7 @@ test.each(FULL ? CRASHES : CRASHES.slice(0, 2))('$service, killed at $at in mid-
 /** The third one has its own test: it has something to do only where outcomes are unknown. */
 const ON_EVERY_RUN = ['orchestrator', 'ledger'] as const satisfies readonly ServiceName[];
 
-test.each(ON_EVERY_RUN.map((service) => ({ service })))('$service on an older copy of its database takes what it had published since, and goes on', async ({ service }) => {
+test.each((FULL ? ON_EVERY_RUN : ON_EVERY_RUN.slice(0, 1)).map((service) => ({ service })))('$service on an older copy of its database takes what it had published since, and goes on', async ({ service }) => {
   const prefix = `copy-${service}`;
   const victim = stack.service(service);
   await starts(prefix);

@@ -11,7 +11,7 @@ import { World } from './support/world.js';
 const LIMIT_MS = proof(STACK_LIMIT_MS, 5 * STACK_LIMIT_MS);
 jest.setTimeout(LIMIT_MS);
 
-const ROLLS = proof(2, 10);
+const ROLLS = proof(1, 10);
 const RUNS_A_ROLL = proof(20, 100);
 const STEPS = 3;
 /** What an orchestrator of containers gives before it kills. */

@@ -11,6 +11,8 @@ import { World } from './support/world.js';
 jest.setTimeout(STACK_LIMIT_MS);
 
 const RUNS = proof(8, 40);
+/** Longer than it takes until the last of them thinks, milliseconds. */
+const THINK_MS = proof(3000, 15_000);
 const LOAD_RUNS = proof(40, 200);
 const LOAD_STEPS = 3;
 
@@ -40,7 +42,7 @@ const stepsOf = (rows: readonly { run: string; step: string }[]): string[] => ro
 
 test('a worker frozen for longer than its session, while another of its name takes its lanes, does nothing when it is thawed: what it still asks for is refused as stale, what it had fired counts', async () => {
   // What it thinks is over while it is frozen: thawed, it goes on at once, before it can hear that it was given up.
-  const zombie = await world.startWorker('desk', { TEST_THINK: '2000' });
+  const zombie = await world.startWorker('desk', { TEST_THINK: String(THINK_MS) });
   await eventually('the worker holds every lane', () => heldByOne(0));
   const runs = await Promise.all(Array.from({ length: RUNS }, (_, i) => client.start(thinker, {}, { runId: `think-${i}` })));
   const late = await client.start(payer, { steps: 2, before: 'late' }, { runId: 'late' });
@@ -48,12 +50,14 @@ test('a worker frozen for longer than its session, while another of its name tak
   for (const { id: runId } of runs) await stack.event(runId, 'EffectSucceeded', () => true, topics.effectEvents);
   await stack.event('late', 'EffectDispatched', () => true, topics.effectEvents);
   zombie.signal('SIGSTOP');
+  const thoughtBy = Date.now() + THINK_MS;
   const before = Math.max(...stack.lanes.map((lane) => stack.events(`~lane/default/${lane}`).length));
 
   await world.startWorker('desk', { TEST_THINK: 'thought' });
   await eventually('the other holds every lane', () => stack.lanes.every((lane) => stack.events(`~lane/default/${lane}`).length >= 2) && heldByOne(before - 1));
   for (const { id: runId } of [...runs, late]) await stack.event(runId, 'RunResumed');
   await stack.event('late', 'RunBlocked');
+  await eventually('what it thinks is over', () => Date.now() > thoughtBy);
 
   zombie.signal('SIGCONT');
   for (const { id: runId } of runs) await stack.event(runId, 'IntentRejected', ({ reason, fence }) => reason === 'stale_fence' && fence === 1);
