@@ -64,7 +64,9 @@ export interface LaneGroupHandlers {
   onRevoked(): void;
   /** Records of one lane of one topic, in order. The promise holds back further fetching (back-pressure). */
   onRecords(records: readonly LogRecord[], polled: Membership): Promise<void>;
-  /** The member can't go on by itself (retries exhausted, offset out of range …). */
+  /** Outside its group, because of trouble that may pass; it tries to join again by itself. */
+  onTrouble?(error: Error): void;
+  /** The member can't go on by itself: it has never been in the group, a broker refuses it, or a handler failed. */
   onCrash(error: Error): void;
 }
 

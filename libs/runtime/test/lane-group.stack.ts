@@ -1,4 +1,4 @@
-import { afterEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { Kafka, logLevel } from 'kafkajs';
@@ -13,11 +13,39 @@ interface Coordinator {
   joinGroup(request: unknown): Promise<unknown>;
   leaveGroup(request: { groupId: string; memberId: string }): Promise<unknown>;
 }
+interface Finder {
+  findGroupCoordinatorMetadata(request: unknown): Promise<unknown>;
+}
 const require = createRequire(import.meta.url);
-// What a coordinator answers while it loads can't be asked of a healthy one: it is put before kafkajs's own call.
+// What brokers answer in trouble can't be asked of a healthy one: it is put before kafkajs's own calls.
 const Broker = require('kafkajs/src/broker') as { prototype: Coordinator };
+const Cluster = require('kafkajs/src/cluster') as { prototype: Finder };
 const { createErrorFromCode } = require('kafkajs/src/protocol/error') as { createErrorFromCode(code: number): Error };
+const { KafkaJSGroupCoordinatorNotFound } = require('kafkajs/src/errors') as { KafkaJSGroupCoordinatorNotFound: new (message: string) => Error };
 const COORDINATOR_LOAD_IN_PROGRESS = 14;
+const GROUP_AUTHORIZATION_FAILED = 30;
+
+const { joinGroup } = Broker.prototype;
+const { findGroupCoordinatorMetadata } = Cluster.prototype;
+/** The next tries fail so, one after the other. */
+const joins: Error[] = [];
+const searches: Error[] = [];
+const coordinators: Coordinator[] = [];
+beforeAll(() => {
+  Broker.prototype.joinGroup = function (this: Coordinator, request: unknown) {
+    coordinators.push(this);
+    const error = joins.shift();
+    return error === undefined ? joinGroup.call(this, request) : Promise.reject(error);
+  };
+  Cluster.prototype.findGroupCoordinatorMetadata = function (this: Finder, request: unknown) {
+    const error = searches.shift();
+    return error === undefined ? findGroupCoordinatorMetadata.call(this, request) : Promise.reject(error);
+  };
+});
+afterAll(() => {
+  Broker.prototype.joinGroup = joinGroup;
+  Cluster.prototype.findGroupCoordinatorMetadata = findGroupCoordinatorMetadata;
+});
 
 async function until(what: string, check: () => boolean): Promise<void> {
   const deadline = Date.now() + WITHIN_MS;
@@ -45,11 +73,13 @@ async function madeTopic(): Promise<{ topic: string; writer: LogWriter }> {
   return { topic, writer };
 }
 
-test('a member whom the group has forgotten, and whose coordinator is loading when it joins again, is in the group again and reads on', async () => {
+/** A member that has read a record, whom its group then forgets while `trouble` keeps it from joining again. */
+async function forgotten(trouble: () => void): Promise<{ read: (string | null)[]; memberships: Membership[]; crashes: string[]; write(value: string): Promise<void> }> {
   const { topic, writer } = await madeTopic();
   const groupId = `holdfast.${topic}`;
   const read: (string | null)[] = [];
   const memberships: Membership[] = [];
+  const crashes: string[] = [];
   let next = 0;
   const group: LaneGroup = createLaneGroup({
     brokers,
@@ -70,41 +100,39 @@ test('a member whom the group has forgotten, and whose coordinator is loading wh
         }
         return Promise.resolve();
       },
-      onCrash: (error) => {
-        throw error;
-      },
+      onCrash: (error) => void crashes.push(error.message),
     },
   });
   undo.push(() => group.stop());
-
-  const { joinGroup } = Broker.prototype;
-  undo.push(() => {
-    Broker.prototype.joinGroup = joinGroup;
-  });
-  const coordinators: Coordinator[] = [];
-  let loading = false;
-  let refused = 0;
-  Broker.prototype.joinGroup = function (this: Coordinator, request: unknown) {
-    coordinators.push(this);
-    if (!loading) return joinGroup.call(this, request);
-    loading = false;
-    refused += 1;
-    return Promise.reject(createErrorFromCode(COORDINATOR_LOAD_IN_PROGRESS));
-  };
-  const write = (value: string): Promise<unknown> => writer.publish([{ topic, lane: 0, key: 'k', headers: {}, value }]);
-
+  const write = (value: string): Promise<void> => writer.publish([{ topic, lane: 0, key: 'k', headers: {}, value }]);
+  coordinators.splice(0);
   await group.start();
   await write('first');
   await until('the first is read', () => read.includes('first'));
   const [[mine], [coordinator]] = [memberships, coordinators];
   if (coordinator === undefined || mine === undefined) throw new Error('it has not joined');
-
-  loading = true;
+  trouble();
   await coordinator.leaveGroup({ groupId, memberId: mine.memberId });
-  await until('the coordinator was loading', () => refused === 1);
+  await until('the trouble was met', () => joins.length + searches.length === 0);
+  return { read, memberships, crashes, write };
+}
+
+test.each([
+  { what: 'whose coordinator is loading when it joins again', trouble: () => joins.push(createErrorFromCode(COORDINATOR_LOAD_IN_PROGRESS)) },
+  { what: 'whose coordinator can’t be found, over and over', trouble: () => searches.push(...Array.from({ length: 3 }, () => new KafkaJSGroupCoordinatorNotFound('Failed to find group coordinator'))) },
+])('a member whom its group has forgotten, and $what, is in it again and reads on', async ({ trouble }) => {
+  const { read, memberships, crashes, write } = await forgotten(() => void trouble());
   await write('second');
   await until('the second is read', () => read.includes('second'));
   expect(read).toEqual(['first', 'second']);
   expect(memberships.length).toBeGreaterThan(1);
-  expect(memberships.at(-1)?.memberId).not.toBe(mine.memberId);
+  expect(memberships.at(-1)?.memberId).not.toBe(memberships[0]?.memberId);
+  expect(crashes).toEqual([]);
+});
+
+test('what waiting can’t mend is told', async () => {
+  const { read, crashes } = await forgotten(() => searches.push(createErrorFromCode(GROUP_AUTHORIZATION_FAILED)));
+  await until('it is told', () => crashes.length > 0);
+  expect(crashes).toEqual([expect.stringMatching(/not authorized/i)]);
+  expect(read).toEqual(['first']);
 });

@@ -31,6 +31,15 @@ const DOUBTS: readonly string[] = ['REBALANCE_IN_PROGRESS', 'ILLEGAL_GENERATION'
 export const errorType = (error: unknown): string | undefined =>
   typeof error === 'object' && error !== null && 'type' in error && typeof error.type === 'string' ? error.type : undefined;
 
+/** Kafka's answers that stay as they are until somebody changes rights or settings. */
+const REFUSALS = /AUTHORIZATION_FAILED$|^INVALID_|^UNSUPPORTED_|^INCONSISTENT_GROUP_PROTOCOL$|SASL|^SECURITY_DISABLED$/;
+
+/** Whether a broker has answered for good: asked again, it will say the same. */
+export function isRefusal(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  return error.name === 'KafkaJSSASLAuthenticationError' || error.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(error) ?? '') || isRefusal(error.cause);
+}
+
 export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');
 
 export function watchCoordinator(cluster: Cluster, events: CoordinatorEvents, now: () => Moment): void {

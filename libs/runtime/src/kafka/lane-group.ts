@@ -2,7 +2,7 @@ import type { Cluster, Consumer, ConsumerRunConfig, EachBatchPayload, KafkaMessa
 import type { Assignment, CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandlers, LogRecord, Membership } from '../ports.js';
 import { ageMs, pause, systemClock, systemMoment, type Moment } from '../system.js';
 import { connect, type ConnectOptions } from './client.js';
-import { errorType, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
+import { errorType, isRefusal, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
 import { laneAssigner } from './lane-assigner.js';
 
 export interface LaneGroupOptions extends ConnectOptions {
@@ -19,6 +19,8 @@ export const SESSION_TIMEOUT_MS = 6000;
 const FETCH_WAIT_MS = 100;
 const REBALANCE_TIMEOUT_MS = 10_000;
 const OFFSET_TRIES_MAX = 10;
+const REJOIN_FIRST_MS = 100;
+const REJOIN_MOST_MS = 5000;
 
 /** A lane group on real Kafka. Offsets are committed by `commit` alone; positions are set by `open` alone. */
 export function createLaneGroup(options: LaneGroupOptions): LaneGroup {
@@ -49,6 +51,9 @@ class KafkaLaneGroup implements LaneGroup {
   readonly #fetchEra = new Map<string, number>();
   readonly #open = new Set<string>();
   #started = false;
+  /** Pause before the next try to join again; null until the group has taken us in once. */
+  #rejoinMs: number | null = null;
+  #handlerFailed = false;
 
   constructor(options: LaneGroupOptions) {
     this.#options = options;
@@ -85,6 +90,7 @@ class KafkaLaneGroup implements LaneGroup {
   }
 
   async rejoin(): Promise<void> {
+    this.#handlerFailed = false;
     this.#revoke();
     this.#held = null;
     await this.#consumer.stop();
@@ -208,7 +214,10 @@ class KafkaLaneGroup implements LaneGroup {
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       this.#revoke();
       this.#held = null;
-      if (!payload.restart) this.#options.handlers.onCrash(payload.error);
+      if (payload.restart) return;
+      // What kafkajs takes for final often isn't: a coordinator not found yet, a connection lost between two calls.
+      if (this.#rejoinMs === null || this.#handlerFailed || isRefusal(payload.error)) this.#options.handlers.onCrash(payload.error);
+      else this.#rejoinLater(this.#rejoinMs, payload.error);
     });
   }
 
@@ -220,6 +229,7 @@ class KafkaLaneGroup implements LaneGroup {
     this.#lanes = lanes;
     this.#membership = membership;
     this.#held = { membership, lanes };
+    this.#rejoinMs = REJOIN_FIRST_MS;
     if (lanes.length > 0) this.#consumer.pause(this.#options.topics.map((topic) => ({ topic, partitions: [...lanes] })));
     const assignment: Assignment = { membership, lanes, retained };
     this.#options.handlers.onAssigned(assignment);
@@ -231,8 +241,18 @@ class KafkaLaneGroup implements LaneGroup {
    * member id it sends no heartbeat that could tell it.
    */
   #rejoinIfForgotten(): void {
-    if (!this.#started || this.#membership !== null || ageMs(this.#outsideSince, this.#now()) <= this.sessionTimeoutMs) return;
-    this.rejoin().catch((error: unknown) => this.#options.handlers.onCrash(error instanceof Error ? error : new Error(String(error))));
+    if (this.#membership === null && ageMs(this.#outsideSince, this.#now()) > this.sessionTimeoutMs) this.#rejoinLater(0, new Error('the group has forgotten this member'));
+  }
+
+  #rejoinLater(ms: number, because: Error): void {
+    this.#options.handlers.onTrouble?.(because);
+    this.#outsideSince = this.#now();
+    this.#rejoinMs = Math.min(Math.max(ms, REJOIN_FIRST_MS) * 2, REJOIN_MOST_MS);
+    const rejoining = async (): Promise<void> => {
+      await pause(systemClock, ms);
+      if (this.#started) await this.rejoin();
+    };
+    rejoining().catch((error: unknown) => this.#options.handlers.onCrash(error instanceof Error ? error : new Error(String(error))));
   }
 
   #revoke(): void {
@@ -257,6 +277,10 @@ class KafkaLaneGroup implements LaneGroup {
     const polled = this.#membership;
     if (polled === null || !this.#fetchedInThisEra() || !isRunning() || isStale() || !this.#open.has(`${batch.topic}/${batch.partition}`)) return;
     const done = this.#options.handlers.onRecords(batch.messages.map((message) => toRecord(batch.topic, batch.partition, message)), polled);
+    done.then(
+      () => (this.#handlerFailed = false),
+      () => (this.#handlerFailed = true),
+    );
     resolveOffset(batch.lastOffset());
     // A handler that holds back must not cost the membership.
     while (!(await settledWithin(done, this.sessionTimeoutMs / 6))) await heartbeat();

@@ -89,6 +89,7 @@ export class Loop<State, Event extends Message> {
       onAssigned: (assignment) => this.#assigned(assignment),
       onRevoked: () => this.#telling.hold(null), // Every write is conditional on the epoch; what is decided may still be written.
       onRecords: (records) => this.#arrived(records),
+      onTrouble: (error) => this.#options.onAlarm('group', { error: error.message }),
       onCrash: (error) => this.#options.onFatal(error),
     });
     this.#running = this.#run();

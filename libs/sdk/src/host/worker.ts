@@ -69,6 +69,7 @@ export class Worker {
       onAssigned: (assignment) => this.#assigned(assignment),
       onRevoked: () => this.#revoked(),
       onRecords: (records, polled) => this.#receive(records, polled),
+      onTrouble: (error) => log.warn('outside the group, which is joined again', { error: messageOf(error) }),
       onCrash: (error) => this.#crashed(error),
     };
     this.#outbox = new Outbox({ writer, clock, log, crashPoint: parts.crashPoint, source: `worker/${id}`, incarnation: random.uuid(), traceparent: observer?.traceparent && ((key, message) => observer.traceparent?.(key, message)) });
