@@ -4,7 +4,7 @@ import { rolldown } from 'rolldown';
 
 /**
  * `node scripts/bundle.mjs FILE`: makes one file of a built program and all that it imports, in its place. A service reads some
- * thirteen hundred files before it does anything; as one file it is there, and after a crash back, in a third of that time.
+ * thirteen hundred files before it does anything; as one file it is there, and after a crash back, in half of that time.
  * The program as it was stays beside it, as `unbundled.js`.
  */
 const [file] = process.argv.slice(2);

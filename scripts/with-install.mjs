@@ -25,6 +25,7 @@ const WORDS = {
   simulate: { command: ['--max-semi-space-size=64', 'libs/testing/dist/simulate.js'] },
   report: { command: ['scripts/report.mjs'] },
   'test-api': { command: ['scripts/test-api.mjs'] },
+  soak: { command: ['tests/dist/matrix/soak.js'] },
   'crash-matrix': { command: ['tests/dist/matrix/main.js'] },
 };
 

@@ -10,7 +10,7 @@ import { proof } from './support/proof.js';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
-jest.setTimeout(STACK_LIMIT_MS);
+jest.setTimeout(proof(STACK_LIMIT_MS, 4 * STACK_LIMIT_MS));
 
 const RUNS = proof(40, 200);
 const STEPS = 3;
@@ -61,7 +61,7 @@ test('a killed orchestrator and a killed ledger leave every run completed and ev
   await stack.service('orchestrator').kill();
   await eventually('more effects', async () => (await count()) >= 20);
   await stack.service('ledger').kill();
-  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: 60_000 })));
+  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: proof(60_000, 240_000) })));
   await Promise.all([stack.service('orchestrator').start(), stack.service('ledger').start()]);
   await client.close();
 

@@ -10,7 +10,7 @@ import { proof } from './support/proof.js';
 import { SERVICES, STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
-jest.setTimeout(proof(STACK_LIMIT_MS, 2 * STACK_LIMIT_MS));
+jest.setTimeout(proof(STACK_LIMIT_MS, 4 * STACK_LIMIT_MS));
 
 const RUNS = proof(40, 200);
 const STEPS = 4;
@@ -30,7 +30,7 @@ const firedOf = (prefix: string): string[] => firings.filter(({ run }) => run.st
 const halfDone = (prefix: string, share: number) => eventually('some effects', () => firedOf(prefix).length >= RUNS * STEPS * share, 60_000);
 
 async function allOnce(prefix: string, runs: readonly RunHandle[]): Promise<void> {
-  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: 60_000 })));
+  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: proof(60_000, 240_000) })));
   expect(outcomes.filter(({ status }) => status !== 'completed')).toEqual([]);
   expect(firedOf(prefix)).toHaveLength(RUNS * STEPS);
   expect(new Set(firedOf(prefix)).size).toBe(RUNS * STEPS);

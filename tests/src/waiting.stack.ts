@@ -110,8 +110,9 @@ test('their worker and the orchestrator are killed; what they wait for comes all
     { status: 'cancelled', reason: 'nobody wants it', by: 'kate' },
   ]);
   expect(fired).toEqual(['7']);
-  const found = stack.events('listener').flatMap(({ envelope, data }) => (envelope.type === 'RunResumed' ? [data['revalidated']] : []));
-  expect(found[0]).toMatchObject({ history: 'intact', agentVersion: 'same', policy: 'same', secrets: 'changed', permissions: 'none' });
+  // The orchestrator may have given it to the old worker first, before it saw the new one.
+  const found = stack.events('listener').find(({ envelope, data }) => envelope.type === 'RunResumed' && (data['lease'] as { worker: string }).worker.startsWith('after'));
+  expect(found?.data['revalidated']).toMatchObject({ history: 'intact', agentVersion: 'same', policy: 'same', secrets: 'changed', permissions: 'none' });
 });
 
 test('each wait ended once, the second decision was refused, and the cancelled run never ran again', async () => {

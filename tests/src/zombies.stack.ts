@@ -8,7 +8,7 @@ import { proof } from './support/proof.js';
 import { STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
 import { World } from './support/world.js';
 
-jest.setTimeout(STACK_LIMIT_MS);
+jest.setTimeout(proof(STACK_LIMIT_MS, 4 * STACK_LIMIT_MS));
 
 const RUNS = proof(8, 40);
 /** Longer than it takes until the last of them thinks, milliseconds. */
@@ -98,7 +98,7 @@ test.each(['orchestrator', 'ledger'] as const)('an instance of the %s frozen for
     await eventually('the others go on', () => done(share + 0.1), 60_000);
     victim.signal('SIGCONT');
   }
-  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: 60_000 })));
+  const outcomes = await Promise.all(runs.map((run) => run.outcome({ timeoutMs: proof(60_000, 240_000) })));
   expect(outcomes.filter(({ status }) => status !== 'completed')).toEqual([]);
   expect(stepsOf(await world.effects(`${prefix}-%`))).toEqual(stepsOf(runs.flatMap(({ id: runId }) => Array.from({ length: LOAD_STEPS }, (_, n) => ({ run: runId, step: String(n + 1) })))));
   expect(await stack.halts()).toEqual([]);

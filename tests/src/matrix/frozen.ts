@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises';
 import { topics } from '@holdfast/protocol';
 import type { ServiceName } from '../support/stack.js';
 import { SERVICES } from '../support/stack.js';
@@ -77,4 +78,37 @@ const service = (which: ServiceName): Case => ({
   },
 });
 
-export const FROZEN: readonly Case[] = [worker, ...SERVICES.map(service)];
+/** Longer than a client waits for an answer, and than any session. */
+const SERVER_FROZEN_MS = 12_000;
+
+/** Stops processes for so long. The first in the list is stopped first, and goes on first. */
+export async function freeze(pids: readonly number[], ms: number): Promise<void> {
+  for (const pid of pids) process.kill(pid, 'SIGSTOP');
+  try {
+    await pause(ms);
+  } finally {
+    for (const pid of pids) process.kill(pid, 'SIGCONT');
+  }
+}
+
+export function brokerPids({ stack: { stack } }: Ground): Promise<number[]> {
+  return Promise.resolve(stack.kafka?.pid === undefined ? [] : [stack.kafka.pid]);
+}
+
+/** The server before its sessions: a new connection would find a process that answers. */
+export async function databasePids({ stack }: Ground): Promise<number[]> {
+  const { rows } = await stack.pool('postgres').query<{ pid: number }>(`select pid from pg_stat_activity where application_name like 'holdfast-%'`);
+  const server = stack.stack.postgres?.pid;
+  return server === undefined ? [] : [server, ...rows.map(({ pid }) => pid)];
+}
+
+const server = (what: string, pids: (ground: Ground) => Promise<number[]>): Case => ({
+  name: `${what} frozen for longer than it is waited for`,
+  run: (ground, name) =>
+    underLoad(ground, name, loadOf(`frozen-${what}`.toLowerCase()), async () => {
+      await freeze(await pids(ground), SERVER_FROZEN_MS);
+      return { since: Date.now() };
+    }),
+});
+
+export const FROZEN: readonly Case[] = [worker, ...SERVICES.map(service), server('broker', brokerPids), server('PostgreSQL', databasePids)];

@@ -62,7 +62,7 @@ export async function runMatrix({ filter, short, say, signal }: MatrixOptions): 
   }
 }
 
-async function runCase(ground: Ground, each: Case, short: boolean): Promise<Row> {
+export async function runCase(ground: Ground, each: Case, short: boolean): Promise<Row> {
   if (each.notRun !== undefined) return notRun(each.name, each.notRun);
   try {
     return await each.run(ground, each.name, short);
@@ -73,7 +73,7 @@ async function runCase(ground: Ground, each: Case, short: boolean): Promise<Row>
 }
 
 /** Topics, databases and chains agree after all of it, and no lane stands. */
-async function auditRow(ground: Ground): Promise<Row> {
+export async function auditRow(ground: Ground): Promise<Row> {
   const { stack } = ground;
   let differences: readonly string[] = [];
   await ground
