@@ -81,13 +81,23 @@ const service = (which: ServiceName): Case => ({
 /** Longer than a client waits for an answer, and than any session. */
 const SERVER_FROZEN_MS = 12_000;
 
+/** False where the process has ended, as a session of the database may at any time. */
+function signalled(pid: number, signal: 'SIGSTOP' | 'SIGCONT'): boolean {
+  try {
+    return process.kill(pid, signal);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return false;
+    throw error;
+  }
+}
+
 /** Stops processes for so long. The first in the list is stopped first, and goes on first. */
 export async function freeze(pids: readonly number[], ms: number): Promise<void> {
-  for (const pid of pids) process.kill(pid, 'SIGSTOP');
+  const frozen = pids.filter((pid) => signalled(pid, 'SIGSTOP'));
   try {
     await pause(ms);
   } finally {
-    for (const pid of pids) process.kill(pid, 'SIGCONT');
+    for (const pid of frozen) signalled(pid, 'SIGCONT');
   }
 }
 
