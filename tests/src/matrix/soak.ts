@@ -99,14 +99,14 @@ function round(number: number, draws: Draws, only: readonly string[] | undefined
       return underLoad(ground, name, loadOf(`soak${number}`, about), async () => {
         const first = draws.oneOf(names);
         const under = befall(first);
-        // It is waited for below; until then its failure is nobody's.
-        under.catch(() => undefined);
+        under.catch(() => undefined); // Until it is waited for, its failure is nobody's.
         if (draws.next() < 0.5) await under;
         else await pause(draws.between(0, 2000));
         // Two hands on one server or process would only be in each other's way.
         const others = names.filter((each) => each.split('-')[0] !== first.split('-')[0]);
-        if (others.length > 0 && draws.next() < 0.5) await befall(draws.oneOf(others));
-        await under;
+        const second = others.length > 0 && draws.next() < 0.5 ? befall(draws.oneOf(others)) : Promise.resolve();
+        // Both come to their end, also where one fails: nobody else would start again what they stopped.
+        for (const result of await Promise.allSettled([under, second])) if (result.status === 'rejected') throw result.reason;
         return { since: Date.now() };
       }, { share: draws.between(2, 40) / 100 });
     },
