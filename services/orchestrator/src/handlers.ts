@@ -86,12 +86,13 @@ export class RunHandlers {
     this.budgets = new TenantBudgets(settings.limits);
   }
 
-  /** Reads contracts anew where an intent names one that isn't known yet: it was declared before the intent was sent. */
+  /** Reads contracts anew where an intent names one that isn't known yet, and for each worker's announcement: what it names was declared before it was sent. */
   async prepare(inbounds: readonly Inbound[]): Promise<void> {
     for (const { data } of inbounds) {
       const named = typeof data === 'object' && data !== null && 'tool' in data ? [data.tool as Named] : typeof data === 'object' && data !== null && 'calls' in data ? (data.calls as { tool: Named }[]).map(({ tool }) => tool) : [];
-      const agents = typeof data === 'object' && data !== null && 'taken' in data && 'agents' in data ? (data.agents as Named[]) : [];
-      if (named.some((tool) => this.#contracts.tool(tool) === undefined) || agents.some((agent) => this.#contracts.agent(agent) === undefined)) {
+      // An agent may be declared otherwise under the same version (a renewed secret), and a run is resumed by what its worker declares.
+      const announced = typeof data === 'object' && data !== null && 'taken' in data && 'agents' in data && (data.agents as Named[]).length > 0;
+      if (announced || named.some((tool) => this.#contracts.tool(tool) === undefined)) {
         await this.#contracts.catchUp();
         return;
       }

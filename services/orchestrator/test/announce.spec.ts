@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { AnnounceLane, laneStream, Pool, WorkerId, type Message } from '@holdfast/protocol';
+import { AgentContract, AnnounceLane, laneStream, Pool, WorkerId, type Message } from '@holdfast/protocol';
 import type { ContractBook, Inbound, Turn } from '@holdfast/runtime';
 import { absent, evolve, type Run, type RunEvent } from '../src/domain/run.js';
 import { RunHandlers } from '../src/handlers.js';
@@ -47,6 +47,24 @@ function lane(openRuns: readonly string[] = []) {
 }
 
 describe('an announcement of a lane', () => {
+  it.each([
+    { names: 'an agent that is known', agents: [{ name: 'clerk', version: '1' }], reads: 1 },
+    { names: 'no agent', agents: [], reads: 0 },
+  ])('that names $names has contracts read $reads times before it is decided on: they may have been declared anew', async ({ agents, reads }) => {
+    let read = 0;
+    const book: ContractBook = {
+      ...noContracts,
+      agent: (named) => AgentContract.parse({ ...named, input: {}, output: {}, pool }),
+      catchUp: () => {
+        read += 1;
+        return Promise.resolve();
+      },
+    };
+    const { data } = AnnounceLane({ pool, lane: 3, worker: WorkerId.parse('w1'), generation: 1, agents, tools: [], taken: {} });
+    await new RunHandlers(book).prepare([{ data, envelope: { id: 'x', type: 'AnnounceLane', source: 'w1', subject: stream, time: 0, tenant: 'default' }, record: { topic: 'agent.intents', lane: 3, offset: 4, key: stream, headers: {}, value: '{}', time: 0 } }]);
+    expect(read).toBe(reads);
+  });
+
   it('hands the lane to its worker and has every open run of the pool looked at', () => {
     const { announce, seen } = lane(['a', 'b']);
     announce('w1', 1, 4, 1000);
