@@ -221,11 +221,11 @@ export class StandIn implements RunPort {
     const reason = this.#options.refuse?.(intent);
     if ('settles' in data) for (const report of data.settles ?? []) this.#report(report);
     // No fence refuses a report.
-    if (this.released && intent.type !== 'ReportSteps') return this.soon(() => this.#ear().refused({ intent: intent.type, step, reason: 'stale_fence', message: 'nobody holds the run' }));
+    if (this.released && intent.type !== 'ReportSteps') return this.#refuse({ intent: intent.type, step, reason: 'stale_fence', message: 'nobody holds the run' });
     // What time has overtaken is ignored, with the order that it tells.
     const told = 'observed' in data && intent.type !== 'ReportSteps' && !this.#overtaken(intent) ? (data.observed ?? []) : [];
     if (reason === undefined || this.#options.refusalKeepsOrder === true) this.observed.push(...told);
-    if (reason !== undefined) return this.soon(() => this.#ear().refused({ intent: intent.type, step, reason, message: 'refused by the test' }));
+    if (reason !== undefined) return this.#refuse({ intent: intent.type, step, reason, message: 'refused by the test' });
     switch (intent.type) {
       case 'CallTool':
         return this.#request(intent.data.step, intent.data.tool, intent.data.args, intent.data.target, intent.data.fire ?? 'granted');
@@ -305,11 +305,19 @@ export class StandIn implements RunPort {
     this.soon(regrant);
   }
 
+  /** As a host does it: a refusal is told under the grant whose intent it refuses, and to no later one. */
+  #refuse(refusal: Parameters<RunExecutor['refused']>[0]): void {
+    const { fence } = this;
+    this.soon(() => {
+      if (this.fence === fence) this.#ear().refused(refusal);
+    });
+  }
+
   #finish(ending: NonNullable<StandIn['ending']>): void {
     const open = [...this.steps.values()].filter((step): step is CallStep => step.kind === 'call' && (step.outcome === undefined || step.outcome.status === 'unknown'));
     const unknown = open.some(({ outcome }) => outcome !== undefined);
     if (ending.status === 'completed' && open.length > 0) {
-      return this.soon(() => this.#ear().refused({ intent: 'FinishRun', reason: unknown ? 'outcome_unknown' : 'steps_open', message: 'refused by the test' }));
+      return this.#refuse({ intent: 'FinishRun', reason: unknown ? 'outcome_unknown' : 'steps_open', message: 'refused by the test' });
     }
     this.ending = ending;
   }
