@@ -295,6 +295,19 @@ describe('cancelling', () => {
     expect(after.at(-1)).toMatchObject({ type: 'RunFinished', data: { ending: { status: 'cancelled', reason: 'wrong order', by: 'kate' }, effects: [{ step: '1', outcome: 'succeeded' }] } });
   });
 
+  test.each<[string, Wait, Command<'signal'> | Command<'callback'> | Command<'child'> | Command<'approve'>, unknown]>([
+    ['a signal', signalWait, signal('late'), refusedInput('wait_over')],
+    ['a callback', { kind: 'callback', tokenHash: digestOfText('t') }, { type: 'callback', at, data: { step: s('1'), token: '', payload: 1 }, id: 'c:late', tokenHash: digestOfText('t'), problem: null }, refusedInput('wait_over')],
+    ['an approval', { kind: 'approval', what: 'refund', scope: { tool: tools.refund, digest: digestOf({}), args: {} }, approvers: ['treasurer'], fourEyes: false }, { type: 'approve', at, asked: { command: 'late', by: kate, step: s('1'), decision: 'approve' } }, refusedInput('wait_over')],
+    ['the end of a child', { kind: 'child', run: RunId.parse('run-1/1'), agent, input: 1 }, { type: 'child', at, data: { step: s('1'), child: RunId.parse('run-1/1'), ending: completed } }, ignore('already_settled')],
+  ])('while an effect is in flight ends no wait any more: %s that comes then moves nothing', (_, wait, input, answer) => {
+    const during = played([accepted(), asked('2', 'refund'), waiting('1', wait)], cancel());
+    expect(phaseOf(known(given(...during).state()))).toBe('cancelling');
+    const decision = given(...during).when(input);
+    expect(decision).toEqual(answer);
+    expect(decision.kind === 'record' ? decision.events.map(({ type }) => type) : []).not.toContain('WaitEnded');
+  });
+
   test('at once lists what is in flight as unknown, and keeps its late end', () => {
     const after = played([accepted(), asked('1', 'refund')], cancel('immediate'));
     expect(after.at(-1)).toMatchObject({ type: 'RunFinished', data: { effects: [{ outcome: 'unknown' }] } });

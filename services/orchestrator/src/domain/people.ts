@@ -40,6 +40,7 @@ export const decideApproval = ({ asked, at }: Command<'approve'>, run: KnownRun)
     if (digest !== undefined && digest !== wait.wait.scope.digest) return refuse('other_scope', 'what was decided on is not what the run asks for: look at it again');
     if (wait.end !== null) return refuse(wait.end.status === 'expired' ? 'wait_over' : 'already_decided', wait.end.status === 'expired' ? `it expired at ${isoTime(wait.end.deadline)}` : `it was ${wait.end.status === 'rejected' ? 'rejected' : 'approved'} by ${'by' in wait.end ? wait.end.by : 'somebody'}`);
     if (now.status !== 'open') return refuse('run_ended', 'the run is over');
+    if (now.cancel !== null) return refuse('wait_over', `${now.cancel.by} has cancelled the run: nobody waits at step ${step} any more`);
     if (!isOpenWait(wait)) return refuse('wait_over', `nobody waits at step ${step} any more`);
     const approved = decision === 'approve';
     const decided = ApprovalDecided({ step, decision: approved ? 'approved' : 'rejected', by, command, at, ...(feedback === undefined ? {} : { feedback }), ...(expiresAt === undefined ? {} : { expiresAt }) });

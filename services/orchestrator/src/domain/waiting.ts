@@ -179,6 +179,7 @@ export const signal = ({ data, at, problems }: Command<'signal'>, run: KnownRun)
     const { signal: id, name, payload } = data;
     if (now.inputs.has(id)) return ignore('duplicate');
     if (now.status !== 'open') return kept('SignalRun', id, 'run_ended', `the run is over: signal "${name}" is kept as evidence, and moves nothing`);
+    if (now.cancel !== null) return kept('SignalRun', id, 'wait_over', `${now.cancel.by} has cancelled the run: signal "${name}" is kept as evidence, and moves nothing`);
     if (now.signals.length >= KEPT_SIGNALS_MAX) return kept('SignalRun', id, 'too_many', `${KEPT_SIGNALS_MAX} signals wait for the run to take them`);
     const waits = openWaits(now).filter(({ wait }) => wait.kind === 'signal' && wait.name === name);
     const taker = waits.find(({ step }) => (problems.get(step) ?? null) === null);
@@ -196,6 +197,7 @@ export const callback = ({ data, at, id, tokenHash, problem }: Command<'callback
     if (wait?.kind !== 'wait' || wait.wait.kind !== 'callback') return kept('DeliverCallback', id, 'wait_unknown', `step ${step} waits for no callback`, step);
     if (wait.wait.tokenHash !== tokenHash) return kept('DeliverCallback', id, 'token_wrong', `the token is not the one of step ${step}`, step);
     if (now.status !== 'open' || !isOpenWait(wait)) return kept('DeliverCallback', id, 'wait_over', `step ${step} doesn’t wait any more: the token is used or expired`, step);
+    if (now.cancel !== null) return kept('DeliverCallback', id, 'wait_over', `${now.cancel.by} has cancelled the run: step ${step} doesn’t wait any more`, step);
     if (problem !== null) return kept('DeliverCallback', id, 'payload_invalid', `the payload doesn’t fit what step ${step} waits for: ${problem}`, step);
     return record(WaitEnded({ step, end: { status: 'satisfied', value: { value: data.payload }, by: 'callback' }, at }));
   });
@@ -204,7 +206,7 @@ export const child = ({ data, at }: Command<'child'>, run: KnownRun): RunDecisio
   afterDue(run, at, (now) => {
     const { step, ending } = data;
     const wait = now.steps.get(step);
-    if (now.status !== 'open' || wait?.kind !== 'wait' || wait.wait.kind !== 'child' || wait.wait.run !== data.child || !isOpenWait(wait)) return ignore('already_settled');
+    if (now.status !== 'open' || now.cancel !== null || wait?.kind !== 'wait' || wait.wait.kind !== 'child' || wait.wait.run !== data.child || !isOpenWait(wait)) return ignore('already_settled');
     const by = `run ${data.child}`;
     switch (ending.status) {
       case 'completed':
