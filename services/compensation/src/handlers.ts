@@ -156,15 +156,20 @@ export class PlanHandlers {
     this.#apply(subject, tenant, turn, { type: 'register', effect: registered, fence, ...this.#looking(turn) });
   }
 
-  #note({ envelope, data }: Inbound<{ step: Step; attempt: number; local?: { tool: Named } | undefined }>, turn: PlanTurn, said: Pick<Noted, 'status' | 'message' | 'result' | 'evidence'>, changedSince = false): void {
+  #note({ envelope, data }: Inbound<{ step: Step; attempt: number; local?: { tool: Named } | undefined; tool?: Named }>, turn: PlanTurn, said: Pick<Noted, 'status' | 'message' | 'result' | 'evidence'>, changedSince = false): void {
     const { subject, tenant, version = 0 } = envelope;
-    const { step, attempt, local } = data;
+    const { step, attempt, tool = data.local?.tool } = data;
     const clipped = said.message === undefined ? said : { ...said, message: said.message.slice(0, 2000) };
     const noted: Noted = { step, attempt, version, ...clipped };
     if (answeredBy(step) !== null) return this.#apply(subject, tenant, turn, { type: 'note_answer', noted, changedSince, ...this.#looking(turn) });
-    const contract = local === undefined ? undefined : this.#contracts.tool(local.tool);
-    if (!turn.state(subject).effects.has(step) && contract?.compensate === undefined && contract?.pointOfNoReturn === undefined) return;
-    this.#apply(subject, tenant, turn, { type: 'note', noted, ...this.#looking(turn) });
+    if (this.#concerns(turn.state(subject), step, tool, said.status)) this.#apply(subject, tenant, turn, { type: 'note', noted, ...this.#looking(turn) });
+  }
+
+  /** The ledger may be heard first: only its first word on an effect names the tool, and one that another run's effect answers does not even then. */
+  #concerns({ effects, known }: RunPlans, step: Step, tool: Named | undefined, status: Noted['status']): boolean {
+    if (effects.has(step) || known.has(step) || status === 'not_ours') return true;
+    const contract = tool === undefined ? undefined : this.#contracts.tool(tool);
+    return contract?.compensate !== undefined || contract?.pointOfNoReturn !== undefined;
   }
 
   #looking(turn: PlanTurn): Looking {
