@@ -23,6 +23,8 @@ interface Entry {
   alarmAt: number | null;
   /** Stands among those whose time was missed. */
   overdue: boolean;
+  /** Was handed out to be written as closed, and nobody has said that it was: the database may have it either way. */
+  maybeClosed: boolean;
 }
 
 /**
@@ -46,7 +48,7 @@ export class Agenda {
   /** Takes an entry of the database. `at`: when it is looked at first, where that is not its own time. */
   load(entry: AgendaEntry, at = entry.dueAt): void {
     const { stream, ...value } = entry;
-    const loaded: Entry = { stored: value, now: value, loadedAt: at, wakeAt: null, alarmAt: null, overdue: false };
+    const loaded: Entry = { stored: value, now: value, loadedAt: at, wakeAt: null, alarmAt: null, overdue: false, maybeClosed: false };
     this.#entries.set(stream, loaded);
     if (at !== null) this.#setAlarm(loaded, stream, at);
   }
@@ -56,7 +58,7 @@ export class Agenda {
     let entry = this.#entries.get(stream);
     if (entry === undefined) {
       if (!value.open) return null;
-      entry = { stored: null, now: value, loadedAt: null, wakeAt: null, alarmAt: null, overdue: false };
+      entry = { stored: null, now: value, loadedAt: null, wakeAt: null, alarmAt: null, overdue: false, maybeClosed: false };
       this.#entries.set(stream, entry);
     }
     entry.now = value;
@@ -82,7 +84,9 @@ export class Agenda {
     const closed: AgendaEntry[] = [];
     for (const [stream, since] of this.#closing) {
       if (closed.length >= limit || since > now - CLOSE_AFTER_MS) break;
-      closed.push({ stream, open: false, dueAt: null, tag: this.#entries.get(stream)?.now.tag ?? null });
+      const entry = this.#entries.get(stream);
+      if (entry !== undefined) entry.maybeClosed = true;
+      closed.push({ stream, open: false, dueAt: null, tag: entry?.now.tag ?? null });
     }
     return closed;
   }
@@ -103,6 +107,7 @@ export class Agenda {
       const entry = this.#entries.get(stream);
       if (entry === undefined) continue;
       entry.stored = value;
+      entry.maybeClosed = false;
       if (value.open) continue;
       this.#closing.delete(stream);
       if (!entry.now.open) this.#entries.delete(stream);
@@ -115,7 +120,7 @@ export class Agenda {
     if (entry === undefined || !entry.now.open) return null;
     entry.wakeAt = Math.min(at, entry.wakeAt ?? Infinity);
     if (entry.alarmAt === null || at < entry.alarmAt) this.#setAlarm(entry, stream, at);
-    const stored = entry.stored?.dueAt ?? null;
+    const stored = this.#needsWriting(entry) ? null : (entry.stored?.dueAt ?? null);
     // It may take the place of an entry that is not written yet: the earliest time counts.
     return stored !== null && stored <= at ? null : { stream, open: true, dueAt: Math.min(entry.wakeAt, entry.now.dueAt ?? Infinity), tag: entry.now.tag };
   }
@@ -191,8 +196,8 @@ export class Agenda {
     return entry?.alarmAt === at ? entry : undefined;
   }
 
-  #needsWriting({ stored, now }: Entry): boolean {
-    if (stored === null || !stored.open || stored.tag !== now.tag) return true;
+  #needsWriting({ stored, now, maybeClosed }: Entry): boolean {
+    if (stored === null || !stored.open || maybeClosed || stored.tag !== now.tag) return true;
     return now.dueAt !== null && (stored.dueAt === null || now.dueAt < stored.dueAt);
   }
 }
