@@ -42,7 +42,7 @@ export class TaskLane {
   doubtful = false;
   /** Stands still, alarmed: nothing more is received. */
   stopped = false;
-  /** Tasks finished since the last commit. */
+  /** Tasks finished since the offset was last to be saved. */
   unsaved = 0;
   #next: number;
   #received: Seen;
@@ -161,6 +161,11 @@ export class TaskLane {
     this.#prune();
     const [head] = this.#open;
     return head === undefined ? { offset: this.#next, seen: this.#received } : { offset: head.offset, seen: head.before };
+  }
+
+  /** More has ended than a commit says. */
+  get isUnsaved(): boolean {
+    return this.lowWater().offset > this.#floor;
   }
 
   #prune(): void {

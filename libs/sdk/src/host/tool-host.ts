@@ -212,11 +212,18 @@ export class ToolHost {
   /** Something of a lane is over that no commit covers yet. */
   #unsaved(lane: TaskLane): void {
     lane.unsaved += 1;
+    if (lane.unsaved >= UNSAVED_MAX && !this.#stopping) this.#save(lane);
+    this.#saveLater();
+  }
+
+  /** As long as something is unsaved: a rebalance or another commit may stand in the way, and a commit that was refused has saved nothing. */
+  #saveLater(): void {
     if (this.#stopping) return;
-    if (lane.unsaved >= UNSAVED_MAX) this.#save(lane);
-    else this.#saveTimer ??= this.#parts.clock.after(SAVE_AFTER_MS, () => {
+    this.#saveTimer ??= this.#parts.clock.after(SAVE_AFTER_MS, () => {
       this.#saveTimer = null;
-      for (const each of this.#lanes.values()) if (each.unsaved > 0) this.#save(each);
+      const unsaved = [...this.#lanes.values()].filter((lane) => lane.isUnsaved);
+      for (const lane of unsaved) this.#save(lane);
+      if (unsaved.length > 0) this.#saveLater();
     });
   }
 
@@ -241,9 +248,9 @@ export class ToolHost {
 
   #save(lane: TaskLane): void {
     const { membership } = this.#parts.hold;
-    const { offset, seen } = lane.lowWater();
     lane.unsaved = 0;
-    if (membership === null || lane.committing !== null || offset <= lane.floor) return;
+    if (membership === null || lane.committing !== null || lane.doubtful || !lane.isUnsaved) return;
+    const { offset, seen } = lane.lowWater();
     this.#commit(lane, membership, offset, seen, () => undefined);
   }
 
@@ -303,6 +310,7 @@ export class ToolHost {
     };
     await this.#fire(task, check, (outcome) => void this.#report(task, outcome), () => this.#parts.irreversibleSlots.release());
     task.state = 'over';
+    if (lane.isUnsaved) this.#saveLater(); // It stood before others that were over.
     this.#pump();
   }
 

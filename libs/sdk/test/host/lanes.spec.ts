@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { DeadLetter, FireEffect, topics } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
-import { fromService, Gate, give, LEDGER, RUN, RUNS, settle, stage, task, TASKS, TestBroker, TestClock, until } from './kit.js';
+import { fromService, Gate, give, LEDGER, revocation, RUN, RUNS, settle, stage, task, TASKS, TestBroker, TestClock, until } from './kit.js';
 
 const announcements = (broker: TestBroker): Record<string, unknown>[] => broker.sent('AnnounceLane');
 
@@ -194,6 +194,49 @@ test('a saved offset is never lower than what an irreversible task has committed
   await until(() => report(1).length === 1, 'the slow one ends');
   await clock.advance(2000);
   expect(broker.commits.map(({ offset }) => offset)).toEqual([3]);
+});
+
+test('what could not be saved during a rebalance is saved after it, where the lane stayed', async () => {
+  const { broker, member, clock } = await stage();
+  await give(member);
+  broker.append(TASKS, 0, task({ seq: 1 }), revocation({ seq: 2, of: 1 }));
+  await settle();
+  member.revoke();
+  await clock.advance(1500);
+  expect(broker.commits).toEqual([]);
+  broker.rebalance(new Map([[member, [0, 1]]]));
+  await clock.advance(1000);
+  expect(broker.committed.get(0)?.offset).toBe(2);
+});
+
+test('what a refused commit was to save is saved by another, where the lane stayed', async () => {
+  const { broker, member, clock } = await stage();
+  await give(member);
+  const gate = new Gate();
+  broker.commitEnds = (_commit, apply) => gate.passed.then(() => apply());
+  broker.append(TASKS, 0, task({ seq: 1 }), revocation({ seq: 2, of: 1 }));
+  await clock.advance(1000);
+  broker.rebalance(new Map([[member, [0, 1]]]));
+  gate.open();
+  await settle();
+  expect([broker.commits.length, broker.committed.get(0)]).toEqual([1, undefined]);
+  await clock.advance(1000);
+  expect(broker.committed.get(0)?.offset).toBe(2);
+});
+
+test('tasks that end before an irreversible one in front of them are saved once it has ended', async () => {
+  const { broker, member, tools, clock, report } = await stage();
+  await give(member);
+  const slow = new Gate<unknown>();
+  tools.act = ({ n }) => (n === 1 ? slow.passed : {});
+  broker.append(TASKS, 0, task({ seq: 1 }), task({ seq: 2, effect: 'pure', tool: 'look' }));
+  await until(() => report(2).length === 1, 'the quick one ends');
+  await clock.advance(3000);
+  expect(broker.commits.map(({ offset }) => offset)).toEqual([1]);
+  slow.open({});
+  await until(() => report(1).length === 1, 'the slow one ends');
+  await clock.advance(1000);
+  expect(broker.committed.get(0)?.offset).toBe(2);
 });
 
 test('reading is held back while too much waits, and let go as it fires', async () => {
