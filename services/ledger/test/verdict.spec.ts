@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { ignore, record } from '@holdfast/kernel';
 import { CLOCK_SKEW_MS, DuplicateEffectDetected, EffectFailed, EffectOutcomeUnknown, EffectRetryScheduled, EffectSucceeded, LateResultRecorded, type EffectClass, type Evidence, type Outcome, type ToolContract } from '@holdfast/protocol';
 import type { EffectEvent } from '../src/domain/effect.js';
-import { about, applied, contradicted, dispatched, due, eventsOf, failed, fresh, given, now, notApplied, played, probed, QUEUE_MS, receipt, rejected, report, sameKeyAgain, step, succeeded, under, unknown, verdict } from './kit.js';
+import { about, applied, contradicted, dispatched, due, eventsOf, failed, fresh, given, now, notApplied, played, probed, QUEUE_MS, receipt, rejected, report, sameKeyAgain, step, succeeded, TIMEOUT_MS, under, unknown, verdict } from './kit.js';
 
 const notAfter = now + QUEUE_MS;
 const settleDelayMs = 2000;
@@ -217,10 +217,32 @@ describe('two proofs that differ', () => {
     expect(told).toMatchObject({ kind: 'record', events: [contradiction] });
     expect(eventsOf(told)).toHaveLength(1);
     expect(given(...done(now), ...eventsOf(told)).when(looked(now))).toEqual(ignore('already_settled'));
-    // Read before the second was done, or where nobody knows when, it may have been the first one's.
-    for (const [events, readAt] of [[done(now), now - 1], [done(now), null], [done(), now]] as const) {
+    // Read before the second can have begun, or where nobody knows when, it may have been the first one's.
+    const begun = now - TIMEOUT_MS - CLOCK_SKEW_MS;
+    expect(eventsOf(given(...done(now)).when(looked(begun)))).toMatchObject([contradiction]);
+    for (const [events, readAt] of [[done(now), begun - 1], [done(now), null], [done(), now]] as const) {
       expect(given(...events).when(looked(readAt))).toMatchObject({ events: [{ type: 'DuplicateEffectDetected', data: { attempts: [2, 1] } }, contradiction] });
     }
+  });
+
+  test('a probe that was asked before the second attempt, and answered once that was done, has found what that one did', () => {
+    const asked = now - TIMEOUT_MS - CLOCK_SKEW_MS - 1;
+    const done = [dispatched(), inDoubt(), ...eventsOf(given(dispatched(), inDoubt()).when(report(1, didNot))), dispatched(2), EffectSucceeded({ ...fresh, attempt: 2, result: { value: 1 }, evidence: { ...receipt, at: now } })];
+    const found = (over: number) => verdict(1, applied, 'irreversible', { readAt: asked, evidence: { ...probed, at: over } });
+    const contradiction = { type: 'VerdictContradicted', data: { attempt: 1, recorded: { status: 'failed', by: 'host' } } };
+    expect(eventsOf(given(...done).when(found(now)))).toMatchObject([contradiction]);
+    expect(eventsOf(given(...done).when(found(now)))).toHaveLength(1);
+    expect(given(...done).when(found(asked))).toMatchObject({ events: [{ type: 'DuplicateEffectDetected', data: { attempts: [2, 1] } }, contradiction] });
+  });
+
+  test('found for the first attempt while the second was under way: the success of that one is no second firing', () => {
+    const sent = [...before, release(), dispatched(2)];
+    const found = (over: number) => [...sent, ...eventsOf(given(...sent).when(verdict(1, applied, 'irreversible', { evidence: { ...probed, at: over } })))];
+    const second: Outcome = { ...succeeded, evidence: { ...receipt, at: now } };
+    const told = given(...found(now - 1)).when(report(2, second));
+    expect(told).toEqual(record(late(2, second, 'what was found for attempt 1 may be what this one did')));
+    expect(given(...found(now - 1), ...eventsOf(told)).when(report(2, second))).toEqual(ignore('recorded_before'));
+    expect(given(...found(now - TIMEOUT_MS - CLOCK_SKEW_MS - 1)).when(report(2, second))).toMatchObject({ events: [{ type: 'DuplicateEffectDetected', data: { attempts: [1, 2] } }] });
   });
 
   test('about the first attempt, when the second was settled too since', () => {

@@ -106,7 +106,7 @@ export class Probing {
     this.#inFlight += 1;
     const about = (): string[] => [`${run}/${data.step}`];
     this.#parts.crashPoint('host.before-probe', about);
-    const at = this.#parts.clock.now(); // No reading is younger than its answer, nor older than its asking.
+    const at = this.#parts.clock.now(); // Where nothing is found, no reading counts as later than its asking.
     const answer = await this.#read({ run, tenant, at, tool }, ask).catch((error: unknown): ReportedAnswer => ({ status: 'still_unknown', message: messageOf(error) }));
     this.#parts.observer?.onProbed?.(task, at, answer.status);
     this.#parts.crashPoint('host.after-probe', about);
@@ -149,7 +149,8 @@ export class Probing {
     const answer: ProbeAnswer = parsed.data;
     switch (answer.status) {
       case 'applied':
-        return this.#applied(answer.result, answer.evidence, about);
+        // Nor, where something is, as over before its answer: another attempt may have been made meanwhile.
+        return this.#applied(answer.result, answer.evidence, { ...about, at: this.#parts.clock.now() });
       case 'not_applied':
         return { status: 'not_applied', evidence: evidence(about.at, answer.evidence) };
       case 'pending':

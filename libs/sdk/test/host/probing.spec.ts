@@ -47,6 +47,18 @@ test('a probe is asked with the arguments and the names of the attempt, without 
   expect([tools.fired, broker.commits]).toEqual([[], []]);
 });
 
+test.each<[string, number, () => unknown]>([
+  ['found, as late as its answer', 200, () => applied(1)],
+  ['not found, as early as its asking', 0, () => notApplied()],
+])('what is %s: another attempt may be made between the two', async (_, after, answer) => {
+  const made = await open(() => new Promise((resolve) => made.clock.after(200, () => resolve(answer()))));
+  const asked = made.clock.now();
+  made.broker.append(TASKS, 0, question({ seq: 1, timeoutMs: 400 }));
+  await until(() => made.asked.length === 1, 'asked');
+  await made.clock.advance(200);
+  expect(await answered(made)).toMatchObject([{ evidence: { kind: 'probe', at: asked + after } }]);
+});
+
 test.each<[string, (context: ProbeContext) => unknown, object]>([
   ['applied without a result', () => applied(undefined), { status: 'applied', result: { value: null } }],
   ['not applied', () => notApplied('no payment under the key'), { status: 'not_applied', evidence: { kind: 'probe', note: 'no payment under the key' } }],

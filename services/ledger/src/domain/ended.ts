@@ -2,6 +2,7 @@ import { ignore, record, unreachable } from '@holdfast/kernel';
 import {
   backoffMs,
   canonicalJson,
+  CLOCK_SKEW_MS,
   DEFAULT_RETRY,
   DuplicateEffectDetected,
   EffectFailed,
@@ -242,10 +243,21 @@ function afterSuccess(command: Reported, effect: Extract<Effect, { status: 'succ
   if (outcome.status !== 'succeeded') return outcome.status === 'unknown' ? ignore('already_settled') : late(command, effect, effects, 'the effect has succeeded');
   if (attempt === effect.attempt) return sameResult(outcome.result, effect.result) ? ignore('already_settled') : late(command, effect, effects, 'the effect has succeeded with another result');
   if (effect.effect !== 'irreversible') return ignore('already_settled');
+  const found = effect.attempt < attempt && isLook(effect.evidence) ? effect.evidence.at : null;
+  if (mayHaveSeen(command.contract, found, outcome.evidence.at)) return late(command, effect, effects, `what was found for attempt ${effect.attempt} may be what this one did`);
   const attempts = [effect.attempt, attempt];
   if (effect.late.has(duplicateToken(attempts))) return ignore('recorded_before');
   return record(DuplicateEffectDetected({ step: effect.step, key: effect.key, attempts, message: `attempts ${effect.attempt} and ${attempt} of ${effect.tool.name} both report success: the effect happened twice` }));
 }
+
+const isLook = ({ kind }: Evidence): boolean => kind === 'probe' || kind === 'person';
+
+/**
+ * A look goes by the key, and can't tell one attempt's effect from another's. It shows an earlier
+ * one's only where it was over (`lookedAt`) before the later one, done at `doneAt`, can have begun.
+ */
+export const mayHaveSeen = (contract: ToolContract | null, lookedAt: Instant | null | undefined, doneAt: Instant | undefined): boolean =>
+  typeof lookedAt === 'number' && doneAt !== undefined && lookedAt >= doneAt - (contract?.timeoutMs ?? 0) - CLOCK_SKEW_MS;
 
 const sameResult = (a: Stored, b: Stored): boolean => canonicalJson(a as Json) === canonicalJson(b as Json);
 

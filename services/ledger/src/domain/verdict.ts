@@ -2,7 +2,7 @@ import { ignore, record, unreachable } from '@holdfast/kernel';
 import { EffectFailed, EffectRetryScheduled, EffectSucceeded, readingFrom, type Attempt, type Failure } from '@holdfast/protocol';
 import type { Command, EffectDecision } from './commands.js';
 import type { Effect, EffectEvent, RunEffects } from './effect.js';
-import { contradictionOf, fallbackOf, forgotten, report, spentBudget, unknown } from './ended.js';
+import { contradictionOf, fallbackOf, forgotten, mayHaveSeen, report, spentBudget, unknown } from './ended.js';
 
 /**
  * What a settled case means for its effect. It acts only on the latest attempt and while that is
@@ -37,9 +37,9 @@ export function verdict(command: Command<'verdict'>, effects: RunEffects): Effec
   }
 }
 
-/** The target was read once a later attempt had succeeded there, under the same key: what was found may be that one's, and is no second firing. */
-const sawAnother = ({ attempt, readAt }: Command<'verdict'>, effect: Effect): boolean =>
-  effect.status === 'succeeded' && effect.attempt > attempt && readAt !== null && effect.evidence.at !== undefined && readAt >= effect.evidence.at;
+/** Under the same key a later attempt has succeeded: what was found may be that one's, and is no second firing. */
+const sawAnother = ({ attempt, contract, evidence, readAt }: Command<'verdict'>, effect: Effect): boolean =>
+  effect.effect === 'irreversible' && effect.status === 'succeeded' && effect.attempt > attempt && mayHaveSeen(contract, evidence.at ?? readAt, effect.evidence.at);
 
 /** Who settled it. What the service decided by policy rests on no reading, and is no verdict on the attempt. */
 const reconciled = ({ by, forced }: Command<'verdict'>): { by: 'probe' | 'person'; forced?: boolean } => ({ by: by === 'person' ? 'person' : 'probe', ...(forced ? { forced } : {}) });
