@@ -157,6 +157,18 @@ describe('a granted call', () => {
     expect(value(stand.ending)).toBe(5);
   });
 
+  it('hears of an ending that was refused after it was written, where a call was refused and stays open all the same', async () => {
+    let open = true;
+    const stand = world({ refuse: ({ type }) => (type === 'CallTool' ? 'budget_exhausted' : type === 'FinishRun' && open ? 'steps_open' : undefined) });
+    const executor = stand.begin(agent(async (run) => run.call(put, { n: 5 }).then(({ n }) => String(n), ({ name }: HoldfastError) => name)));
+    await stand.quiet();
+    expect([executor.state, stand.ending]).toEqual(['ending', null]);
+    open = false;
+    executor.settled({ step: '1' as Step, attempt: 2, outcome: { status: 'succeeded', result: { value: { n: 5 } }, evidence: { kind: 'receipt' } } });
+    await executor.finished;
+    expect([executor.state, value(stand.ending)]).toEqual(['released', 'BudgetExhausted']);
+  });
+
   it('hands typed errors to the code', async () => {
     const stand = world();
     await stand.execute(

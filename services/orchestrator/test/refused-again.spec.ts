@@ -1,7 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
-import { RecordStep, ReportSteps, RunReleased, RunResumed, WaitEnded, WaitStarted, type Settled } from '@holdfast/protocol';
+import { FinishRun, RecordStep, ReportSteps, RunDropped, RunReleased, RunResumed, WaitEnded, WaitStarted, type Settled } from '@holdfast/protocol';
 import type { RunEvent } from '../src/domain/run.js';
-import { accepted, asked, at, call, contract, ended, f, given, holder, note, played, run, s } from './kit.js';
+import { accepted, asked, at, call, completed, contract, ended, f, given, holder, note, played, run, s, settle } from './kit.js';
 import { handlers, inboundOf, stateOf, turnOver } from './turn-kit.js';
 
 const budget = accepted({ budgets: { stepsMax: 1 } });
@@ -44,6 +44,22 @@ describe('a step that was refused, asked for again by code that begins anew', ()
   it('is told to nobody when it is only read again', () => {
     expect(ask(refused, 1)).toEqual({ told: [], recorded: [] });
     expect(ask([...refused, resumed(2), resumed(3)], 2).told.every(({ data }) => (data as { worker: string | null }).worker === null)).toBe(true);
+  });
+});
+
+describe('the end of a run', () => {
+  const finish = (events: readonly RunEvent[]) => {
+    const { turn, sent } = turnOver(new Map([[run as string, stateOf(...events)]]));
+    handlers.finish(inboundOf('FinishRun', run, FinishRun({ ending: completed, fence: f(1) }).data), turn);
+    return sent;
+  };
+
+  it('is told to a worker that has heard a refusal, and waits for the answer to its ending', () => {
+    expect(finish(played([budget, asked('1', 'refund')], settle('1'), over))).toEqual([RunDropped({ worker: holder('w1', 10).worker, fence: f(1), because: 'it has ended: completed' })]);
+  });
+
+  it('is no news to any other', () => {
+    expect(finish(played([budget, asked('1', 'refund')], settle('1')))).toEqual([]);
   });
 });
 

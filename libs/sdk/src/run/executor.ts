@@ -49,7 +49,8 @@ const UNANSWERED: readonly string[] = ['ReleaseRun', 'AbandonWait'];
  */
 export class RunExecutor implements RunEar {
   /**
-   * Resolves when this worker has nothing more to do for the run: its end is acknowledged, the code
+   * Resolves when this worker has nothing more to do for the run: its end is acknowledged (and, where
+   * the orchestrator had refused a step, taken), the code
    * diverged from the record, or the run was abandoned. Never rejects.
    */
   readonly finished: Promise<void>;
@@ -80,7 +81,7 @@ export class RunExecutor implements RunEar {
       agent: options.agent,
       inFlight: () => this.#calls.inFlight,
       abandon: (entry) => this.#waits.abandon(entry),
-      onFinished: () => this.#over('finished'),
+      onFinished: () => this.#acknowledged(),
     });
   }
 
@@ -185,6 +186,11 @@ export class RunExecutor implements RunEar {
       this.#ending.threw(error);
     }
     if (this.#core.phase === 'ended' && this.#state === 'running') this.#state = 'ending';
+  }
+
+  /** A call that was refused may hold its key and stay open, and the ending be refused for it: then the run is held until the orchestrator says that it is over. */
+  #acknowledged(): void {
+    if (this.#refusedSteps.size === 0) this.#over('finished');
   }
 
   #refusedStep(step: Step, error: IntentRefusedError): void {
