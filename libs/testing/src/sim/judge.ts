@@ -1,6 +1,6 @@
 import { absent, evolve as evolveRun, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
 import type { RunEffects } from '@holdfast/ledger';
-import { DEFAULT_POOL, toolTasks, topics, type Pool, type Step } from '@holdfast/protocol';
+import { topics, type Step } from '@holdfast/protocol';
 import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
@@ -13,6 +13,7 @@ import { judgeOnce } from './judge-once.js';
 import { PlanJudge } from './judge-plans.js';
 import { expected, type Expected } from './oracle.js';
 import type { Simulation } from './simulation.js';
+import { untaken } from './tasks.js';
 import type { Firing } from './world.js';
 
 interface Worded extends Partial<CallWords> {
@@ -232,16 +233,8 @@ export class Judge {
 
   /** Every irreversible task was taken, and what a living host saw end, it has reported. */
   #hosts(): void {
-    const { log, slots, coordinator } = { ...this.sim.cluster, coordinator: this.sim.cluster.coordinator('holdfast.workers.default') };
-    const topic = toolTasks(DEFAULT_POOL as Pool);
-    const seen = new Set<string>();
-    for (const { value, lane, offset, key } of log.topic(topic)) {
-      const task = JSON.parse(value ?? '') as { effect: string; key: string; attempt: number; step: string };
-      const attempt = `${task.key}/${task.attempt}`;
-      if (task.effect !== 'irreversible' || seen.has(attempt)) continue;
-      seen.add(attempt);
-      if ((coordinator.committed.get(`${topic}/${lane}`)?.offset ?? 0) <= offset) this.#violated('6.1', `the task of ${key ?? ''}/${task.step} attempt ${task.attempt} was never taken`);
-    }
+    const { log, slots } = this.sim.cluster;
+    for (const { run, step, attempt } of untaken(this.sim.cluster)) this.#violated('6.1', `the task of ${run}/${step} attempt ${attempt} was never taken`);
     const alive = new Set(slots.flatMap(({ running }) => (running?.process.alive === true ? [running.process.name] : [])));
     const told = new Set(
       log.topic(topics.toolResults).map(({ key, value }) => {

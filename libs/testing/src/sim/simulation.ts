@@ -8,6 +8,7 @@ import { People } from './people.js';
 import type { SimProcess } from './process.js';
 import { BEGINNING } from './scheduler.js';
 import { ANSWERABLE, ANSWERS, probeOf, settledTools, withAnswers } from './settling.js';
+import { untaken } from './tasks.js';
 import { waitsOf, withWaits } from './waits.js';
 import { FakeWorld } from './world.js';
 
@@ -107,7 +108,7 @@ export class Simulation {
     const { runs } = options;
     // Who is frozen may yet say what it saw.
     if (world.inFlight > 0 || this.people.outstanding > 0 || cluster.anyFrozen()) return false;
-    if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained() && (!this.settles || cluster.isSettled())) {
+    if (silentMs > SETTLED_MS && cluster.over.size === runs.length && cluster.acknowledged.size === runs.length && cluster.isDrained() && (!this.settles || cluster.isSettled()) && this.#isAllTaken()) {
       this.ended = 'settled';
       return true;
     }
@@ -119,9 +120,14 @@ export class Simulation {
   /** Every run that has no end is known to be blocked, and there is nothing left to read. */
   #restIsBlocked(lastAppendAt: number): boolean {
     const { cluster, options } = this;
-    if (!cluster.isDrained()) return false;
+    if (!cluster.isDrained() || !this.#isAllTaken()) return false;
     this.#lookedAt = lastAppendAt;
     return options.runs.every(({ id }) => cluster.over.has(id) || cluster.isBlocked(id));
+  }
+
+  /** A lane may be between two hosts, and a host says only now and then how far it has come with what is not to fire. */
+  #isAllTaken(): boolean {
+    return untaken(this.cluster).length === 0;
   }
 
   #tools(process: SimProcess): ToolDefinition[] {
