@@ -93,10 +93,14 @@ export class SimLog {
   follow(process: SimProcess, topic: string, onRecord: Appended): { close(): Promise<void>; caughtUp: Promise<void> } {
     const { scheduler } = this.core;
     let closed = false;
-    const deliver = (records: readonly LogRecord[]): void =>
-      void scheduler.at(scheduler.now + 1, process, () => {
-        if (!closed) for (const record of records) onRecord(record);
+    // In their order, also where the process was frozen when they came.
+    const waiting: LogRecord[] = [];
+    const deliver = (records: readonly LogRecord[]): void => {
+      waiting.push(...records);
+      scheduler.at(scheduler.now + 1, process, () => {
+        for (const record of waiting.splice(0)) if (!closed) onRecord(record);
       });
+    };
     const known = this.topic(topic);
     deliver(known);
     this.#watchers.push((record) => record.topic === topic && process.alive && deliver([record]));
