@@ -238,7 +238,7 @@ describe('two proofs that differ', () => {
   test('found for the first attempt while the second was under way: the success of that one is no second firing', () => {
     const sent = [...before, release(), dispatched(2)];
     const found = (over: number) => [...sent, ...eventsOf(given(...sent).when(verdict(1, applied, 'irreversible', { evidence: { ...probed, at: over } })))];
-    const second: Outcome = { ...succeeded, evidence: { ...receipt, at: now } };
+    const second: Outcome = { status: 'succeeded', result: { value: 1 }, evidence: { ...receipt, at: now } };
     const told = given(...found(now - 1)).when(report(2, second));
     expect(told).toEqual(record(late(2, second, 'what was found for attempt 1 may be what this one did')));
     expect(given(...found(now - 1), ...eventsOf(told)).when(report(2, second))).toEqual(ignore('recorded_before'));

@@ -31,3 +31,10 @@ export const STREAMS: Readonly<Record<ServiceKind, { readonly topic: string; rea
   reconciliation: { topic: topics.reconciliationEvents, reads: [topics.effectEvents, topics.toolResults, topics.operatorCommands], fold: foldCases },
   compensation: { topic: topics.compensationEvents, reads: [topics.runEvents, topics.effectEvents, topics.toolResults, topics.operatorCommands], fold: foldPlans },
 };
+
+/** The step whose key a former holder's refused call holds. */
+export function boundIn(row: JournalRow): string[] {
+  if (row.type !== 'IntentRejected') return [];
+  const { step, reason, bound } = dataOf(row) as { step?: string; reason: string; bound?: object };
+  return step !== undefined && bound !== undefined && reason === 'stale_fence' ? [step] : [];
+}

@@ -5,7 +5,7 @@ import { chainHash, type JournalRow, type LogRecord } from '@holdfast/runtime';
 import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
 import { SERVICES, type ServiceKind } from './faults.js';
-import { dataOf, foldEffects, STREAMS } from './folds.js';
+import { boundIn, dataOf, foldEffects, STREAMS } from './folds.js';
 import { judgeCases } from './judge-cases.js';
 import { HoldJudge } from './judge-hold.js';
 import { judgeLife } from './judge-life.js';
@@ -267,7 +267,8 @@ export class Judge {
     if (plan === undefined) return;
     // Cancelled as it was asked to be: what stands then is judged above.
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
-    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target) });
+    const bound = new Set(rows.flatMap(boundIn));
+    const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target), isBound: (step) => bound.has(step) });
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {

@@ -43,6 +43,8 @@ export interface OfWorld {
   readonly settles: boolean;
   /** Whether a run that names this target is cancelled: what others wait for with it may be left undone. */
   readonly cancels: (target: string) => boolean;
+  /** Whether a former holder's call, refused for its fence, holds the key of a step. */
+  readonly isBound: (step: string) => boolean;
 }
 
 class Oracle {
@@ -134,6 +136,8 @@ class Oracle {
     // Held back, or proved not to have happened, it is not tried for a run that is over: and those who joined it are told.
     if (n === 0 && this.world.cancels(target)) return `${resultOf(tool, n)}|failed: concurrency_conflict`;
     const said = this.#ends(kind, key, n, target);
+    // A former holder may have fired it with what it had drawn itself: its words stand, and other ones conflict.
+    if (call.from === 'recorded' && kind.effect === 'idempotent' && this.world.isBound(step)) return `${said}|refused: operation_conflict`;
     const answerable = answerableOf(tool);
     if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call });
     return said;
