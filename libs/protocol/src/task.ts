@@ -46,8 +46,9 @@ export const StepSettled = message('StepSettled', z.object({ worker: WorkerId, f
 /** A wait of this run has ended. */
 export const WaitSettled = message('WaitSettled', z.object({ worker: WorkerId, fence: Fence, step: Step, end: WaitEnd }));
 /**
- * The run was let go, or has ended: its worker drops it, and gets it again when something moves. `cancelled`:
- * it never does; what of it has not fired is reported so, since nobody will ask again.
+ * The run was let go, and its worker gets it again when something moves; or it has ended: a worker holds
+ * a run until it hears so, since its own word on the end may be refused. `cancelled`: it never gets it
+ * again; what of it has not fired is reported so, since nobody will ask.
  */
 export const RunDropped = message('RunDropped', z.object({ worker: WorkerId, fence: Fence, because: z.string(), cancelled: z.literal(true).optional() }));
 /** Tools that are held still on this lane, all of them: their local calls do not fire until a later word leaves them out. Under the lane's own stream. */

@@ -166,7 +166,19 @@ describe('a granted call', () => {
     open = false;
     executor.settled({ step: '1' as Step, attempt: 2, outcome: { status: 'succeeded', result: { value: { n: 5 } }, evidence: { kind: 'receipt' } } });
     await executor.finished;
-    expect([executor.state, value(stand.ending)]).toEqual(['released', 'BudgetExhausted']);
+    expect([executor.state, value(stand.ending)]).toEqual(['finished', 'BudgetExhausted']);
+  });
+
+  it('says its ending again once a step is closed that it never asked for', async () => {
+    let open = true;
+    const stand = world({ refuse: ({ type }) => (type === 'FinishRun' && open ? 'steps_open' : undefined) });
+    const executor = stand.begin(agent(async (run) => run.call(put, { n: 5 }).then(({ n }) => String(n))));
+    await stand.quiet();
+    expect([executor.state, stand.ending]).toEqual(['ending', null]);
+    open = false;
+    executor.settled({ step: '7' as Step, attempt: 1, outcome: { status: 'succeeded', result: { value: { n: 7 } }, evidence: { kind: 'receipt' } } });
+    await executor.finished;
+    expect([executor.state, value(stand.ending)]).toEqual(['finished', '5']);
   });
 
   it('hands typed errors to the code', async () => {

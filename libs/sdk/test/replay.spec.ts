@@ -233,7 +233,7 @@ describe('a resumed run', () => {
     stand.crash();
     const executor = stand.begin(code);
     // The ledger may be quicker than the code.
-    executor.settled({ step: '1' as Step, attempt: 1, outcome: outcomeOf(4) });
+    stand.settle('1' as Step, 1, outcomeOf(4));
     await executor.finished;
     expect(names(stand.messages)).toEqual(['CallTool 1', 'FinishRun']);
   });
@@ -248,7 +248,9 @@ describe('a resumed run', () => {
     await stand.quiet();
     stand.crash();
     const executor = stand.begin(code);
-    for (const outcome of [{ status: 'unknown', cause: 'deadline', message: '' } as const, outcomeOf(4), outcomeOf(5)]) executor.settled({ step: '2' as Step, attempt: 1, outcome });
+    executor.settled({ step: '2' as Step, attempt: 1, outcome: { status: 'unknown', cause: 'deadline', message: '' } });
+    stand.settle('2' as Step, 1, outcomeOf(4));
+    executor.settled({ step: '2' as Step, attempt: 1, outcome: outcomeOf(5) });
     executor.seen({ step: '2' as Step, attempt: 1, outcome: outcomeOf(4) });
     await executor.finished;
     expect([stand.fired.length, names(stand.messages)]).toEqual([0, ['RecordStep 1', 'CallTool 2', 'FinishRun']]);

@@ -71,7 +71,6 @@ export class StandIn implements RunPort {
   released = false;
   #regrant: () => void = () => undefined;
   #released = false;
-  #refused = false;
   /** What really happened, by operation key: the world remembers it, whoever died. */
   readonly #ends = new Map<string, Outcome>();
   #due: (() => void)[] = [];
@@ -167,7 +166,12 @@ export class StandIn implements RunPort {
       this.crash();
       return new Promise(() => undefined);
     }
-    return new Promise((resolve) => this.soon(resolve));
+    return new Promise((resolve) =>
+      this.soon(() => {
+        resolve();
+        if (this.ending !== null && sent.some(({ type }) => type === 'FinishRun')) this.soon(() => this.#ear().dropped('it has ended'));
+      }),
+    );
   }
 
   hosted(name: string, version: string): ToolDefinition | undefined {
@@ -226,7 +230,6 @@ export class StandIn implements RunPort {
     // What time has overtaken is ignored, with the order that it tells.
     const told = 'observed' in data && intent.type !== 'ReportSteps' && !this.#overtaken(intent) ? (data.observed ?? []) : [];
     if (reason === undefined || this.#options.refusalKeepsOrder === true) this.observed.push(...told);
-    if (reason !== undefined) this.#refused = true;
     if (reason !== undefined) return this.#refuse({ intent: intent.type, step, reason, message: 'refused by the test' });
     switch (intent.type) {
       case 'CallTool':
@@ -322,7 +325,6 @@ export class StandIn implements RunPort {
       return this.#refuse({ intent: 'FinishRun', reason: unknown ? 'outcome_unknown' : 'steps_open', message: 'refused by the test' });
     }
     this.ending = ending;
-    if (this.#refused) this.soon(() => this.#ear().dropped('it has ended'));
   }
 
   #request(step: Step, tool: Named, args: Json, target: string | undefined, fire: 'local' | 'granted', group?: Step): void {

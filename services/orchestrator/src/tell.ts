@@ -71,8 +71,8 @@ function tellWorker(stream: string, tenant: string, turn: RunTurn, before: Run, 
     case 'RunCancelRequested':
       return send(cancelledDrop(lease, run.cancel));
     case 'RunFinished':
-      // Its own worker's word names its fence; an end that came from elsewhere is news to it. Where something was refused, its word might have been too.
-      return (event.data.fence === undefined || run.refused.size > 0) && run.lease !== null ? send(RunDropped({ worker, fence, because: `it has ended: ${event.data.ending.status}` })) : undefined;
+      // Its worker holds it until then: its word might have been refused.
+      return run.lease === null ? undefined : send(RunDropped({ worker, fence, because: `it has ended: ${event.data.ending.status}` }));
     default:
       return; // The worker has seen it itself, or need not know.
   }

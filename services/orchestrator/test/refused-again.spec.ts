@@ -54,12 +54,12 @@ describe('the end of a run', () => {
     return sent;
   };
 
-  it('is told to a worker that has heard a refusal, and waits for the answer to its ending', () => {
-    expect(finish(played([budget, asked('1', 'refund')], settle('1'), over))).toEqual([RunDropped({ worker: holder('w1', 10).worker, fence: f(1), because: 'it has ended: completed' })]);
+  it('is told to its worker, which holds the run until its ending is taken', () => {
+    expect(finish(played([budget, asked('1', 'refund')], settle('1')))).toEqual([RunDropped({ worker: holder('w1', 10).worker, fence: f(1), because: 'it has ended: completed' })]);
   });
 
-  it('is no news to any other', () => {
-    expect(finish(played([budget, asked('1', 'refund')], settle('1')))).toEqual([]);
+  it('is not told while a step is open, which another worker may have asked for: the refusal is', () => {
+    expect(finish(played([budget, asked('1', 'refund')]))).toEqual([expect.objectContaining({ type: 'IntentRefused', data: expect.objectContaining({ intent: 'FinishRun', reason: 'steps_open' }) })]);
   });
 });
 

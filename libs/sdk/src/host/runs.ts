@@ -13,7 +13,7 @@ import { arrive, NOTHING_SEEN, type Seen } from './seen.js';
 export interface Execution extends RunEar {
   /** Runs the agent's code until its first wait. */
   start(): void;
-  /** Resolves when its end is acknowledged, and can't be refused; or it was abandoned or let go. */
+  /** Resolves when it was let go, its end taken, or it was abandoned. */
   readonly finished: Promise<void>;
 }
 

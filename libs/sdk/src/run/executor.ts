@@ -49,9 +49,9 @@ const UNANSWERED: readonly string[] = ['ReleaseRun', 'AbandonWait'];
  */
 export class RunExecutor implements RunEar {
   /**
-   * Resolves when this worker has nothing more to do for the run: its end is acknowledged (and, where
-   * the orchestrator had refused a step, taken), the code
-   * diverged from the record, or the run was abandoned. Never rejects.
+   * Resolves when this worker has nothing more to do for the run: the orchestrator has let it go or
+   * taken its end, the code diverged from the record, or the run was abandoned. An end that is on the
+   * log may yet be refused, for a step that another worker has left open. Never rejects.
    */
   readonly finished: Promise<void>;
   readonly #options: RunExecutorOptions;
@@ -65,6 +65,7 @@ export class RunExecutor implements RunEar {
   readonly #abort = new AbortController();
   #state: RunState = 'running';
   #handedOver = 0;
+  #endIsOnLog = false;
   #resolveFinished: () => void = () => undefined;
 
   constructor(options: RunExecutorOptions) {
@@ -81,7 +82,9 @@ export class RunExecutor implements RunEar {
       agent: options.agent,
       inFlight: () => this.#calls.inFlight,
       abandon: (entry) => this.#waits.abandon(entry),
-      onFinished: () => this.#acknowledged(),
+      onFinished: () => {
+        this.#endIsOnLog = true;
+      },
     });
   }
 
@@ -153,6 +156,8 @@ export class RunExecutor implements RunEar {
   dropped(because: string, cancelled = false): void {
     const core = this.#core;
     if (this.#state === 'finished' || halted(core)) return;
+    // The word on its end was its last one: it has been taken.
+    if (this.#endIsOnLog && !cancelled) return this.#over('finished');
     core.phase = 'let_go';
     this.#calls.letGo(cancelled);
     core.completions.stop();
@@ -186,11 +191,6 @@ export class RunExecutor implements RunEar {
       this.#ending.threw(error);
     }
     if (this.#core.phase === 'ended' && this.#state === 'running') this.#state = 'ending';
-  }
-
-  /** A call that was refused may hold its key and stay open, and the ending be refused for it: then the run is held until the orchestrator says that it is over. */
-  #acknowledged(): void {
-    if (this.#refusedSteps.size === 0) this.#over('finished');
   }
 
   #refusedStep(step: Step, error: IntentRefusedError): void {
