@@ -50,15 +50,16 @@ export function encodeHeaders(envelope: Envelope): Record<string, string> {
 }
 
 const text = new TextDecoder();
-const one = (value: HeaderValue): string | undefined => {
+/** A header as text; the first where a name was given several. */
+export const headerText = (value: HeaderValue): string | undefined => {
   if (value === undefined || value === null) return undefined;
   if (typeof value === 'string') return value;
   if (value instanceof Uint8Array) return text.decode(value);
-  return one((value as readonly (string | Uint8Array)[])[0]);
+  return headerText((value as readonly (string | Uint8Array)[])[0]);
 };
 
 const counter = (value: HeaderValue): number | undefined => {
-  const digits = one(value);
+  const digits = headerText(value);
   if (digits === undefined || !/^\d{1,16}$/.test(digits)) return undefined;
   const number = Number(digits);
   return Number.isSafeInteger(number) ? number : undefined;
@@ -69,22 +70,22 @@ const counter = (value: HeaderValue): number | undefined => {
  * (`subject` the key, `source` "unknown", `tenant` "default"). Returns undefined without a type.
  */
 export function decodeHeaders(headers: Readonly<Record<string, HeaderValue>>, key: string | null, recordTime: number): Envelope | undefined {
-  const type = one(headers['ce_type']);
+  const type = headerText(headers['ce_type']);
   if (type === undefined || type === '') return undefined;
-  const parsed = Date.parse(one(headers['ce_time']) ?? '');
+  const parsed = Date.parse(headerText(headers['ce_time']) ?? '');
   const lane = counter(headers['ce_lane']);
   const seq = counter(headers['ce_seq']);
   const prev = counter(headers['ce_prevseq']);
   const version = counter(headers['ce_streamversion']);
-  const hash = one(headers['ce_hash']);
-  const traceparent = one(headers['traceparent']);
+  const hash = headerText(headers['ce_hash']);
+  const traceparent = headerText(headers['traceparent']);
   return {
-    id: one(headers['ce_id']) ?? '',
+    id: headerText(headers['ce_id']) ?? '',
     type,
-    source: one(headers['ce_source']) ?? 'unknown',
-    subject: one(headers['ce_subject']) ?? key ?? '',
+    source: headerText(headers['ce_source']) ?? 'unknown',
+    subject: headerText(headers['ce_subject']) ?? key ?? '',
     time: Number.isNaN(parsed) ? recordTime : parsed,
-    tenant: one(headers['ce_tenant']) ?? 'default',
+    tenant: headerText(headers['ce_tenant']) ?? 'default',
     ...(lane === undefined ? {} : { lane }),
     ...(seq === undefined ? {} : { seq }),
     ...(prev === undefined ? {} : { prev }),

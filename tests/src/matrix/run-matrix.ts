@@ -36,7 +36,8 @@ export async function runMatrix({ filter, short, say, signal }: MatrixOptions): 
   let ground: Ground | undefined;
   const result = (whole: boolean): MatrixResult => ({ rows, none: all.none.filter(({ name }) => fits(name)), copies: ground?.copier?.copies ?? 0, seconds: Math.round((Date.now() - began) / 1000), whole });
   if (cells.length + cases.length === 0) return result(true);
-  const total = cells.length + cases.length;
+  // The audit at the end is a row as well.
+  const total = cells.length + cases.length + 1;
   const note = (more: readonly Row[], what: string, ms: number): void => {
     rows.push(...more);
     const bad = more.filter(({ verdict }) => verdict === 'failed');

@@ -1,4 +1,4 @@
-import { DeadLetter, topics, type Message } from '@holdfast/protocol';
+import { DeadLetter, headerText, topics, type Message } from '@holdfast/protocol';
 import type { LogRecord, Random } from '../ports.js';
 import type { AgendaEntry, JournalRow, LaneWrite, Progress, SharedWrite } from '../store/types.js';
 import { chainHash } from './chain.js';
@@ -193,7 +193,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     const record = this.#record;
     if (record === null) return;
     this.answered();
-    const type = record.headers['ce_type'];
+    const type = headerText(record.headers['ce_type']);
     this.send(
       topics.deadLetters,
       // The exact key is in the letter; a NUL can't be stored as a stream's name.
@@ -204,7 +204,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
         partition: record.lane,
         offset: record.offset,
         key: record.key?.slice(0, 1000) ?? null,
-        type: type === undefined || type === null ? null : String(type).slice(0, 200),
+        type: type?.slice(0, 200) ?? null,
         reason,
         message: message.slice(0, 4000),
         excerpt: record.value?.slice(0, 1000) ?? '',
@@ -298,8 +298,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   #trace(stream: string): string | null {
     const { observer } = this.#context;
     if (observer?.traceparent !== undefined) return observer.traceparent(this.#record, stream);
-    const trace = this.#record?.headers['traceparent'];
-    return trace === undefined || trace === null || !TRACE.test(String(trace)) ? null : String(trace);
+    const trace = headerText(this.#record?.headers['traceparent']);
+    return trace !== undefined && TRACE.test(trace) ? trace : null;
   }
 }
 

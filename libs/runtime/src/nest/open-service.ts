@@ -11,7 +11,7 @@ import { partitionEnds } from '../kafka/topics.js';
 import type { Service } from '../loop/service.js';
 import { openDatabase, type DatabaseOptions, type PgStore } from '../store/index.js';
 import { openLog } from './log.js';
-import { databaseUrl, readSettings, type ServiceSettings } from './settings.js';
+import { readSettings, serviceDatabaseUrl, type ServiceSettings } from './settings.js';
 import { LoopTransport } from './transport.js';
 
 /** Nest tokens of what a service's providers may ask for. */
@@ -81,7 +81,7 @@ export async function openService<State, Event extends Message, OwnStore extends
   if (weak !== null) log.warn(weak);
   const source = await openDatabase({
     ...database,
-    url: databaseUrl(settings.HOLDFAST_DATABASE_URL, options.name),
+    url: serviceDatabaseUrl(settings.HOLDFAST_DATABASE_URL, options.name),
     applicationName: `holdfast-${instance}`,
     ...(options.migrations === undefined ? {} : { migrations: options.migrations }),
   });

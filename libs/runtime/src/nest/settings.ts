@@ -28,7 +28,7 @@ export function readSettings(environment: NodeJS.ProcessEnv): ServiceSettings {
 }
 
 /** The URL of a service's own database on the server. */
-export function databaseUrl(server: string, service: string): string {
+export function serviceDatabaseUrl(server: string, service: string): string {
   const url = new URL(server);
   url.pathname = `/holdfast_${service.replaceAll('-', '_')}`;
   return url.toString();

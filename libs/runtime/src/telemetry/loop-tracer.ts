@@ -1,4 +1,4 @@
-import { parseTraceparent, spanOf, traceOf, traceparentOf } from '@holdfast/protocol';
+import { headerText, parseTraceparent, spanOf, traceOf, traceparentOf } from '@holdfast/protocol';
 import type { LoopObserver, Marked, TurnFacts } from '../loop/observer.js';
 import type { LogRecord } from '../ports.js';
 import type { Tracing } from './tracing.js';
@@ -39,10 +39,10 @@ export class LoopTracer implements LoopObserver {
 
   #handled(run: string, record: LogRecord, { startedAt, decidedAt, committedAt, messages }: TurnFacts): void {
     const trace = traceOf(run);
-    const from = parseTraceparent(textOf(record.headers['traceparent']));
+    const from = parseTraceparent(headerText(record.headers['traceparent']));
     this.#tracing.span({
       ...{ trace, span: this.#spanOf(run, record), parent: from?.trace === trace ? from.span : spanOf(run) },
-      name: `${this.#service} ${textOf(record.headers['ce_type']) ?? 'message'}`,
+      name: `${this.#service} ${headerText(record.headers['ce_type']) ?? 'message'}`,
       kind: 'consumer',
       ...{ startedAt, endedAt: committedAt },
       attributes: {
@@ -76,6 +76,3 @@ export class LoopTracer implements LoopObserver {
     });
   }
 }
-
-const text = new TextDecoder();
-const textOf = (header: unknown): string | undefined => (typeof header === 'string' ? header : header instanceof Uint8Array ? text.decode(header) : undefined);

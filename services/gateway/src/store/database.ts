@@ -1,5 +1,5 @@
 import { openDatabase, type DatabaseOptions } from '@holdfast/runtime';
-import { databaseUrl } from '@holdfast/runtime/nest';
+import { serviceDatabaseUrl } from '@holdfast/runtime/nest';
 import type { DataSource, EntityManager } from 'typeorm';
 import { gatewayMigrations } from './migrations.js';
 
@@ -9,6 +9,6 @@ export type Queries = Pick<EntityManager, 'query'> | Pick<DataSource, 'query'>;
 /** The gateway's database on a server, with its migrations applied. `poolSize`: 2 or more, since migrations hold a lock on one connection and work on another. */
 export const openGatewayDatabase = (server: string, applicationName: string, poolSize = 10): Promise<DataSource> => openDatabase({ ...gatewayDatabase(server, applicationName), poolSize });
 
-export const gatewayDatabase = (server: string, applicationName: string): DatabaseOptions => ({ url: databaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false });
+export const gatewayDatabase = (server: string, applicationName: string): DatabaseOptions => ({ url: serviceDatabaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false });
 
 export const rowsOf = async <Row>(queries: Queries, text: string, values: readonly unknown[] = []): Promise<Row[]> => (await queries.query(text, [...values])) as Row[];
