@@ -18,7 +18,10 @@ export const KAFKA_PORT_SETTING = 'HOLDFAST_KAFKA_PORT';
 export const KAFKA_CONTROLLER_PORT_SETTING = 'HOLDFAST_KAFKA_CONTROLLER_PORT';
 
 const READY_LIMIT_MS = 60_000;
-const ASK_LIMIT_MS = 2000;
+/** How long one look whether it is up may take. */
+const LOOK_MS = 2000;
+/** How long a cluster that is up may take to answer. */
+const ANSWER_MS = 10_000;
 /** Stands in settings that no broker is started with. */
 const ANY_PORT = 19_092;
 
@@ -115,7 +118,7 @@ async function launchBroker({ java, libs, dir, port, controllerPort, archive }: 
     args: ['-Xms256m', '-Xmx512m', ...SMALL_JVM, '-XX:+ExitOnOutOfMemoryError', ...classes, ...classPath, 'kafka.Kafka', settingsOf(dir)],
     logFile: path.join(dir, 'kafka.out.log'),
   });
-  await server.untilReady(() => listTopics([`127.0.0.1:${port}`]), READY_LIMIT_MS);
+  await server.untilReady(() => listTopics([`127.0.0.1:${port}`], LOOK_MS), READY_LIMIT_MS);
   return server;
 }
 
@@ -180,12 +183,12 @@ async function formatOnce(java: string, classPath: readonly string[], dataDir: s
 }
 
 /** The fact that a client needs: the broker is registered, not fenced, and answers. */
-export async function listTopics(brokers: string[]): Promise<string[]> {
+export async function listTopics(brokers: string[], answerMs = ANSWER_MS): Promise<string[]> {
   const client = new Kafka({
     clientId: 'holdfast-start',
     brokers,
-    connectionTimeout: ASK_LIMIT_MS,
-    requestTimeout: ASK_LIMIT_MS,
+    connectionTimeout: answerMs,
+    requestTimeout: answerMs,
     retry: { retries: 0 },
     logLevel: logLevel.NOTHING,
   });

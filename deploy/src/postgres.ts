@@ -19,7 +19,10 @@ export const POSTGRES_PORT_SETTING = 'HOLDFAST_POSTGRES_PORT';
 const LOGIN = 'holdfast';
 
 const READY_LIMIT_MS = 60_000;
-const ASK_LIMIT_MS = 2000;
+/** How long one look whether it is up may take. */
+const LOOK_MS = 2000;
+/** How long a server that is up may take to let one in: on a busy machine it forks slowly. */
+const CONNECT_MS = 15_000;
 /** What the slower of two concurrent `create database` gets, depending on how close they were. */
 const DUPLICATE_DATABASE = '42P04';
 const UNIQUE_VIOLATION = '23505';
@@ -155,7 +158,7 @@ async function launchServer(launch: Launch): Promise<ServerProcess> {
       owner: launch.owner,
     });
     try {
-      await server.untilReady(() => withClient(databaseUrl(serverUrl(launch.port), 'postgres'), (client) => client.query('select 1')), READY_LIMIT_MS);
+      await server.untilReady(() => withClient(databaseUrl(serverUrl(launch.port), 'postgres'), (client) => client.query('select 1'), LOOK_MS), READY_LIMIT_MS);
       return server;
     } catch (error) {
       // Backends of a killed server notice within moments that it is gone, and hold its memory until then.
@@ -219,8 +222,8 @@ async function initialiseOnce({ initdb }: Binaries, dir: string, owner: Owner | 
   await writeFile(done, '');
 }
 
-async function withClient<T>(connectionString: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ connectionString, connectionTimeoutMillis: ASK_LIMIT_MS });
+async function withClient<T>(connectionString: string, work: (client: pg.Client) => Promise<T>, connectMs = CONNECT_MS): Promise<T> {
+  const client = new pg.Client({ connectionString, connectionTimeoutMillis: connectMs });
   // A server that goes down while we ask ends the connection: the pending query says so itself.
   client.on('error', () => undefined);
   try {
