@@ -27,6 +27,7 @@ export class CaseNotifier implements OnApplicationBootstrap, OnApplicationShutdo
   readonly #log: ServiceLog;
   readonly #tell: Tell | null;
   #following: { close(): Promise<void> } | null = null;
+  #starting: Promise<void> = Promise.resolve();
   #stopped = false;
   #timer: NodeJS.Timeout | null = null;
 
@@ -38,12 +39,14 @@ export class CaseNotifier implements OnApplicationBootstrap, OnApplicationShutdo
   }
 
   onApplicationBootstrap(): void {
-    void this.#start();
+    this.#starting = this.#start();
   }
 
   async onApplicationShutdown(): Promise<void> {
     this.#stopped = true;
     if (this.#timer !== null) clearTimeout(this.#timer);
+    // A member that is still joining can't leave: the group would wait for it until its session is over.
+    await this.#starting;
     await this.#following?.close();
   }
 
@@ -57,7 +60,6 @@ export class CaseNotifier implements OnApplicationBootstrap, OnApplicationShutdo
         onRecord: (record) => this.#record(record),
         onCrash: (error) => this.#again(error),
       });
-      if (this.#stopped) await this.#following.close();
     } catch (error) {
       this.#again(error instanceof Error ? error : new Error(String(error)));
     }
@@ -70,7 +72,7 @@ export class CaseNotifier implements OnApplicationBootstrap, OnApplicationShutdo
     this.#following = null;
     void before?.close().catch(() => undefined);
     if (this.#timer !== null) clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#start(), START_AGAIN_MS);
+    this.#timer = setTimeout(() => (this.#starting = this.#start()), START_AGAIN_MS);
   }
 
   async #record(record: LogRecord): Promise<void> {
