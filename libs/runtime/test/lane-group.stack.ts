@@ -27,15 +27,16 @@ const GROUP_AUTHORIZATION_FAILED = 30;
 
 const { joinGroup } = Broker.prototype;
 const { findGroupCoordinatorMetadata } = Cluster.prototype;
-/** The next tries fail so, one after the other. */
-const joins: Error[] = [];
+/** The next tries fail so, or they or their answers are on the way for so long, one after the other. */
+const joins: (Error | { readonly asking?: Promise<void>; readonly answer?: Promise<void> })[] = [];
 const searches: Error[] = [];
 const coordinators: Coordinator[] = [];
 beforeAll(() => {
   Broker.prototype.joinGroup = function (this: Coordinator, request: unknown) {
     coordinators.push(this);
-    const error = joins.shift();
-    return error === undefined ? joinGroup.call(this, request) : Promise.reject(error);
+    const trouble = joins.shift();
+    if (trouble instanceof Error) return Promise.reject(trouble);
+    return (trouble?.asking ?? Promise.resolve()).then(() => joinGroup.call(this, request)).finally(() => trouble?.answer);
   };
   Cluster.prototype.findGroupCoordinatorMetadata = function (this: Finder, request: unknown) {
     const error = searches.shift();
@@ -128,6 +129,60 @@ test.each([
   expect(memberships.length).toBeGreaterThan(1);
   expect(memberships.at(-1)?.memberId).not.toBe(memberships[0]?.memberId);
   expect(crashes).toEqual([]);
+});
+
+/** A member that handles nothing, and how many its group counts. */
+async function lone(onTrouble: (group: LaneGroup) => void = () => undefined): Promise<{ group: LaneGroup; members(): Promise<number> }> {
+  const { topic } = await madeTopic();
+  const groupId = `holdfast.${topic}`;
+  const admin = new Kafka({ brokers, logLevel: logLevel.NOTHING }).admin();
+  await admin.connect();
+  undo.push(() => admin.disconnect());
+  const crash = (error: Error): void => {
+    throw error;
+  };
+  const group: LaneGroup = createLaneGroup({
+    ...{ brokers, clientId: topic, groupId, topics: [topic], sessionTimeoutMs: SESSION_MS },
+    handlers: { onAssigned: () => undefined, onRevoked: () => undefined, onRecords: () => Promise.resolve(), onCrash: crash, onTrouble: () => onTrouble(group) },
+  });
+  undo.push(() => group.stop());
+  return { group, members: async () => (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0 };
+}
+
+test('told to join again, and again, while it joins, it is in its group once', async () => {
+  const { group, members } = await lone();
+  let go: () => void = () => undefined;
+  joins.push({ asking: new Promise((resolve) => (go = resolve)) });
+  const started = group.start();
+  await until('it joins', () => joins.length === 0);
+  const again = [group.rejoin(), group.rejoin()];
+  go();
+  await Promise.all([started, ...again]);
+  expect(await members()).toBe(1);
+});
+
+test('told to join again after a join that failed, which is tried again anyway, it is in its group once', async () => {
+  const rejoined: Promise<void>[] = [];
+  const { group, members } = await lone((one) => void rejoined.push(one.rejoin()));
+  joins.push(createErrorFromCode(COORDINATOR_LOAD_IN_PROGRESS));
+  await group.start();
+  await until('it was in trouble', () => rejoined.length > 0);
+  await Promise.all(rejoined);
+  // Behind the try that comes anyway.
+  await group.rejoin();
+  expect(await members()).toBe(1);
+});
+
+test('told to stop while it joins, it is in its group no more', async () => {
+  const { group, members } = await lone();
+  let go: () => void = () => undefined;
+  joins.push({ answer: new Promise((resolve) => (go = resolve)) });
+  const started = group.start();
+  await until('it joins', () => joins.length === 0);
+  const stopped = group.stop();
+  go();
+  await Promise.all([started, stopped]);
+  expect(await members()).toBe(0);
 });
 
 test('what waiting can’t mend is told', async () => {

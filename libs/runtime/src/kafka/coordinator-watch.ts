@@ -40,6 +40,13 @@ export function isRefusal(error: unknown): boolean {
   return error.name === 'KafkaJSSASLAuthenticationError' || error.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(error) ?? '') || isRefusal(error.cause);
 }
 
+/** Whether kafkajs counts a failure as one that passes. */
+export function isRetriable(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  if (error.name === 'KafkaJSNumberOfRetriesExceeded') return true;
+  return error.cause === undefined ? 'retriable' in error && error.retriable === true : isRetriable(error.cause);
+}
+
 export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');
 
 export function watchCoordinator(cluster: Cluster, events: CoordinatorEvents, now: () => Moment): void {

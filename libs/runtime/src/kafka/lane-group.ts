@@ -2,7 +2,7 @@ import type { Cluster, Consumer, ConsumerRunConfig, EachBatchPayload, KafkaMessa
 import type { Assignment, CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandlers, LogRecord, Membership } from '../ports.js';
 import { ageMs, pause, systemClock, systemMoment, type Moment } from '../system.js';
 import { connect, type ConnectOptions } from './client.js';
-import { errorType, isRefusal, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
+import { errorType, isRefusal, isRetriable, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
 import { laneAssigner } from './lane-assigner.js';
 
 export interface LaneGroupOptions extends ConnectOptions {
@@ -19,8 +19,12 @@ export const SESSION_TIMEOUT_MS = 6000;
 const FETCH_WAIT_MS = 100;
 const REBALANCE_TIMEOUT_MS = 10_000;
 const OFFSET_TRIES_MAX = 10;
+/** Of one request of the consumer, before it counts as crashed: kafkajs's own default. */
+const JOIN_RETRIES = 5;
 const REJOIN_FIRST_MS = 100;
 const REJOIN_MOST_MS = 5000;
+/** How long leaving waits for a join that is under way: it can't be broken off, and what joins after we have gone stays a member until its session is over. */
+const JOIN_WAIT_MS = 5000;
 
 /** A lane group on real Kafka. Offsets are committed by `commit` alone; positions are set by `open` alone. */
 export function createLaneGroup(options: LaneGroupOptions): LaneGroup {
@@ -51,8 +55,16 @@ class KafkaLaneGroup implements LaneGroup {
   readonly #fetchEra = new Map<string, number>();
   readonly #open = new Set<string>();
   #started = false;
-  /** Pause before the next try to join again; null until the group has taken us in once. */
-  #rejoinMs: number | null = null;
+  /**
+   * Starts and stops of the consumer, one after the other: kafkajs keeps one runner in mind, and one that is stopped
+   * while it starts, or started beside another, goes on for ever as a second member of the group.
+   */
+  #turn: Promise<void> = Promise.resolve();
+  /** A try to join again whose turn has not come yet. */
+  #toRejoin: Promise<void> | null = null;
+  #joinedOnce = false;
+  /** Pause before the next try to join again. */
+  #rejoinMs = REJOIN_FIRST_MS;
   #handlerFailed = false;
 
   constructor(options: LaneGroupOptions) {
@@ -70,31 +82,47 @@ class KafkaLaneGroup implements LaneGroup {
       maxBytesPerPartition: 2 * 1024 * 1024,
       allowAutoTopicCreation: false,
       metadataMaxAge: 60_000,
+      // Only we start it again: it would do so whatever we do meanwhile.
+      retry: { retries: JOIN_RETRIES, restartOnFailure: () => Promise.resolve(false) },
       partitionAssigners: [laneAssigner(() => this.#held?.lanes ?? [], (cluster) => this.#watch(cluster))],
     });
     this.#listen();
   }
 
-  async start(): Promise<void> {
-    await this.#consumer.connect();
-    await this.#consumer.subscribe({ topics: [...this.#options.topics], fromBeginning: true });
-    this.#started = true;
-    await this.#consumer.run(this.#runConfig());
+  start(): Promise<void> {
+    return this.#inTurn(async () => {
+      await this.#consumer.connect();
+      await this.#consumer.subscribe({ topics: [...this.#options.topics], fromBeginning: true });
+      this.#started = true;
+      await this.#consumer.run(this.#runConfig());
+    });
   }
 
   async stop(): Promise<void> {
     this.#started = false;
+    await settledWithin(this.#turn, JOIN_WAIT_MS);
     await this.#consumer.disconnect();
     this.#revoke();
     this.#held = null;
   }
 
-  async rejoin(): Promise<void> {
+  rejoin(): Promise<void> {
     this.#handlerFailed = false;
     this.#revoke();
     this.#held = null;
-    await this.#consumer.stop();
-    if (this.#started) await this.#consumer.run(this.#runConfig());
+    this.#toRejoin ??= this.#inTurn(async () => {
+      this.#toRejoin = null;
+      if (!this.#started) return;
+      await this.#consumer.stop();
+      await this.#consumer.run(this.#runConfig());
+    });
+    return this.#toRejoin;
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const done = this.#turn.then(work);
+    this.#turn = done.catch(() => undefined);
+    return done;
   }
 
   open(positions: readonly { topic: string; lane: number; offset: number }[]): void {
@@ -214,10 +242,10 @@ class KafkaLaneGroup implements LaneGroup {
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       this.#revoke();
       this.#held = null;
-      if (payload.restart) return;
       // What kafkajs takes for final often isn't: a coordinator not found yet, a connection lost between two calls.
-      if (this.#rejoinMs === null || this.#handlerFailed || isRefusal(payload.error)) this.#options.handlers.onCrash(payload.error);
-      else this.#rejoinLater(this.#rejoinMs, payload.error);
+      const mayPass = this.#joinedOnce && !this.#handlerFailed && !isRefusal(payload.error);
+      if (mayPass || isRetriable(payload.error)) this.#rejoinLater(this.#rejoinMs, payload.error);
+      else this.#options.handlers.onCrash(payload.error);
     });
   }
 
@@ -229,6 +257,7 @@ class KafkaLaneGroup implements LaneGroup {
     this.#lanes = lanes;
     this.#membership = membership;
     this.#held = { membership, lanes };
+    this.#joinedOnce = true;
     this.#rejoinMs = REJOIN_FIRST_MS;
     if (lanes.length > 0) this.#consumer.pause(this.#options.topics.map((topic) => ({ topic, partitions: [...lanes] })));
     const assignment: Assignment = { membership, lanes, retained };
