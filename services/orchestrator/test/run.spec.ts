@@ -19,7 +19,7 @@ import {
   WorkerId,
   digestOf,
 } from '@holdfast/protocol';
-import { REFIRES_MAX } from '../src/domain/decide.js';
+import { LOST_MAX } from '../src/domain/decide.js';
 import { phaseOf } from '../src/domain/run.js';
 import {
   accepted,
@@ -426,9 +426,16 @@ describe('grant', () => {
 
   test('a local step that took every worker down puts its run in quarantine', () => {
     let events = [accepted(), asked('1', 'reserve', { n: 1 }, 'local')];
-    for (let offset = 11; offset < 10 + REFIRES_MAX; offset += 1) events = played(events, grant(holder('w1', offset)));
-    expect(known(given(...events).state()).lease?.fence).toBe(REFIRES_MAX);
-    expect(given(...events).when(grant(holder('w1', 99)))).toMatchObject({ kind: 'record', events: [{ type: 'RunQuarantined', data: { reason: 'poison', step: '1' } }] });
+    for (let lost = 1; lost < LOST_MAX; lost += 1) events = played(events, grant(holder(`w${lost + 1}`, 10 + lost)));
+    expect(known(given(...events).state()).lease?.fence).toBe(LOST_MAX);
+    expect(given(...events).when(grant(holder('w99', 99)))).toMatchObject({ kind: 'record', events: [{ type: 'RunQuarantined', data: { reason: 'poison', step: '1' } }] });
+    expect(given(...events).when(grant(holder(`w${LOST_MAX}`, 99)))).toMatchObject({ kind: 'record', events: [{ type: 'RunResumed', data: { because: 'worker_returned' } }] });
+  });
+
+  test('a local step whose worker is granted its run anew, however often, goes on there', () => {
+    let events = [accepted(), asked('1', 'reserve', { n: 1 }, 'local')];
+    for (let offset = 11; offset < 10 + 2 * LOST_MAX; offset += 1) events = played(events, grant(holder('w1', offset)));
+    expect(given(...events).when(grant(holder('w2', 99)))).toMatchObject({ kind: 'record', events: [{ type: 'RunResumed', data: { because: 'worker_changed' } }] });
   });
 });
 

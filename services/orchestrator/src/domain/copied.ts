@@ -5,7 +5,7 @@ import type { StepState } from './run.js';
 export function copiedStep(step: HistoryStep): readonly [Step, StepState] {
   switch (step.kind) {
     case 'call':
-      return [step.call.step, { kind: 'call', call: step.call, fire: step.fire, attempt: step.attempt, group: step.group ?? null, outcome: step.outcome ?? null, fence: null, bound: false }];
+      return [step.call.step, { kind: 'call', call: step.call, fire: step.fire, attempt: step.attempt, lost: 0, group: step.group ?? null, outcome: step.outcome ?? null, fence: null, bound: false }];
     case 'record':
       return [step.step, { kind: 'record', step: step.step, as: step.as, name: step.name, result: step.result, fence: null }];
     case 'try':

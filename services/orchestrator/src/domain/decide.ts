@@ -37,8 +37,8 @@ import { LONG_CALL_MS } from './stuck.js';
 import { abandonWait, callback, child, due, releaseRun, signal, startWait } from './waiting.js';
 import { absent, evolve, holdOf, isCopying, openSteps, unknownSteps, type CallStep, type KnownRun, type Run, type RunEvent, type StepState } from './run.js';
 
-/** A local step that took its worker down this often takes its run out of the way instead. */
-export const REFIRES_MAX = 20;
+/** A local step that took so many workers down takes its run out of the way instead. */
+export const LOST_MAX = 20;
 
 /** What was asked for, and what follows from it by itself. */
 export function decide(command: RunCommand, run: Run): RunDecision {
@@ -360,14 +360,15 @@ function grant({ holder, at }: Command<'grant'>, run: KnownRun): RunDecision {
   if (asks !== null) return record(asks);
   const lease = leaseOf(holder, run.lastFence + 1, run.agent);
   const pending = openSteps(run).filter(({ fire }) => fire === 'local');
-  const worn = pending.find(({ attempt }) => attempt >= REFIRES_MAX);
+  const changes = run.lease !== null && run.lease.worker !== holder.worker;
+  const worn = changes ? pending.find(({ lost }) => lost + 1 >= LOST_MAX) : undefined;
   if (worn !== undefined) {
-    return record(RunQuarantined({ reason: 'poison', step: worn.call.step, message: `step ${worn.call.step} (${worn.call.tool.name}) was fired ${worn.attempt} times and its worker was lost each time` }));
+    return record(RunQuarantined({ reason: 'poison', step: worn.call.step, message: `${LOST_MAX} workers were lost, one after the other, while step ${worn.call.step} (${worn.call.tool.name}) was under way there` }));
   }
   return record(
     RunResumed({
       lease,
-      because: run.lease === null ? 'let_go_before' : holder.worker === run.lease.worker ? 'worker_returned' : 'worker_changed',
+      because: changes ? 'worker_changed' : run.lease === null ? 'let_go_before' : 'worker_returned',
       revalidated: revalidated(run, agentVersion, at, factsOf(holder, run.agent), holder.undeclared),
       replayed: [...run.steps.values()].filter((step) => step.kind === 'record' || (step.kind === 'call' && step.outcome !== null)).length,
       refired: pending.map(({ call: { step }, attempt }) => ({ step, attempt: attempt + 1 })),

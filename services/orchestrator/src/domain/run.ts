@@ -39,6 +39,8 @@ export interface CallStep {
   readonly call: RequestedCall;
   readonly fire: Fire;
   readonly attempt: Attempt;
+  /** How many workers were lost while it was under way there. One that is granted its runs anew was not. */
+  readonly lost: number;
   /** The group that recorded it, if one did. */
   readonly group: Step | null;
   /** Absent while nobody knows an end; `unknown` is an outcome that only evidence replaces. */
@@ -293,7 +295,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
     case 'LeaseGranted':
       return { ...known, lease: event.data.lease, facts: event.data.lease.facts ?? known.facts, lastFence: event.data.lease.fence, released: false };
     case 'RunResumed':
-      return { ...known, lease: event.data.lease, facts: event.data.lease.facts ?? known.facts, lastFence: event.data.lease.fence, released: false, resumes: known.resumes + 1, steps: refired(known.steps, event.data.refired) };
+      return { ...known, lease: event.data.lease, facts: event.data.lease.facts ?? known.facts, lastFence: event.data.lease.fence, released: false, resumes: known.resumes + 1, steps: refired(known.steps, event.data) };
     case 'EffectRequested':
       return withSteps(known, [...used(known, event.data.call), requested(known, event.data.call, event.data.fire, null, event.data.fence)]);
     case 'GroupRequested':
@@ -414,16 +416,16 @@ function withSteps(run: KnownRun, entries: readonly Entry[]): KnownRun {
 function requested(run: KnownRun, call: RequestedCall, fire: Fire, group: Step | null, fence: Fence | undefined): Entry {
   const before = run.steps.get(call.step);
   const attempt = before?.kind === 'call' ? before.attempt + 1 : 1;
-  return [call.step, { kind: 'call', call, fire, attempt, group, outcome: null, fence: fence ?? null, bound: false }];
+  return [call.step, { kind: 'call', call, fire, attempt, lost: 0, group, outcome: null, fence: fence ?? null, bound: false }];
 }
 
-const boundStep = (call: RequestedCall): CallStep => ({ kind: 'call', call, fire: 'local', attempt: 1, group: null, outcome: null, fence: null, bound: true });
+const boundStep = (call: RequestedCall): CallStep => ({ kind: 'call', call, fire: 'local', attempt: 1, lost: 0, group: null, outcome: null, fence: null, bound: true });
 
-function refired(steps: ReadonlyMap<Step, StepState>, again: readonly { step: Step; attempt: Attempt }[]): ReadonlyMap<Step, StepState> {
+function refired(steps: ReadonlyMap<Step, StepState>, { because, refired: again }: Extract<RunEvent, { type: 'RunResumed' }>['data']): ReadonlyMap<Step, StepState> {
   const next = new Map(steps);
   for (const { step, attempt } of again) {
     const state = next.get(step);
-    if (state?.kind === 'call') next.set(step, { ...state, attempt });
+    if (state?.kind === 'call') next.set(step, { ...state, attempt, lost: because === 'worker_changed' ? state.lost + 1 : state.lost });
   }
   return next;
 }
