@@ -1,15 +1,17 @@
 import { once } from 'node:events';
 import { chmod, mkdir, rm } from 'node:fs/promises';
 import path from 'node:path';
-import { startKafka, type KafkaServer } from './kafka.js';
-import { startPostgres, type PostgresServer } from './postgres.js';
+import { startKafka } from './kafka.js';
+import { Lender, type Servers } from './lender.js';
+import { startPostgres } from './postgres.js';
 import { makeSeed, sow } from './seed.js';
 
 /**
  * `node dist/dev.js DIR [--temporary]`: Kafka and PostgreSQL in the foreground, on free ports, until SIGTERM or SIGINT.
  * One line of JSON on stdout says where they are. With --temporary the folder goes at the end, and the end
  * is also that of stdin: so whoever started us need not be alive to have things tidied up. `seed` is then a folder
- * that stacks which are to be thrown away may begin with (`sow`).
+ * that stacks which are to be thrown away may begin with (`sow`), and `lender` the address of servers that may be
+ * had for a while (`lender.ts`).
  */
 const folder = process.argv.slice(2).find((word) => !word.startsWith('--'));
 const temporary = process.argv.includes('--temporary');
@@ -26,17 +28,11 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 
 const asked = Promise.race([once(process, 'SIGTERM'), once(process, 'SIGINT'), ...(temporary ? [once(process.stdin.resume(), 'close')] : [])]);
 
-type Servers = Readonly<{ kafka: KafkaServer; postgres: PostgresServer }>;
-
-async function start(): Promise<Servers> {
-  await mkdir(dir, { recursive: true });
+async function start(at: string): Promise<Servers> {
+  if (seed !== undefined) await sow(seed, at);
   // PostgreSQL's own user must be able to pass through, and temporary folders are made closed.
-  if (temporary) await chmod(dir, 0o711);
-  if (seed !== undefined) {
-    await makeSeed(seed, log);
-    await sow(seed, dir);
-  }
-  const starting = [startKafka({ dir: path.join(dir, 'kafka'), log }), startPostgres({ dir: path.join(dir, 'postgres'), durable: !temporary, log })] as const;
+  if (temporary) await chmod(at, 0o711);
+  const starting = [startKafka({ dir: path.join(at, 'kafka'), log }), startPostgres({ dir: path.join(at, 'postgres'), durable: !temporary, log })] as const;
   const [kafka, postgres] = await Promise.allSettled(starting);
   if (kafka.status === 'fulfilled' && postgres.status === 'fulfilled') return { kafka: kafka.value, postgres: postgres.value };
   if (kafka.status === 'fulfilled') await kafka.value.stop();
@@ -45,10 +41,15 @@ async function start(): Promise<Servers> {
 }
 
 try {
-  const { kafka, postgres } = await start();
-  process.stdout.write(`${JSON.stringify({ brokers: kafka.brokers, databaseUrl: postgres.url(), seed })}\n`);
+  await mkdir(dir, { recursive: true });
+  if (temporary) await chmod(dir, 0o711);
+  if (seed !== undefined) await makeSeed(seed, log);
+  const { kafka, postgres } = await start(dir);
+  const lending = temporary ? new Lender({ start, dirOf: (id) => path.join(dir, `lent-${id}`), log }) : undefined;
+  const lender = await lending?.listen();
+  process.stdout.write(`${JSON.stringify({ brokers: kafka.brokers, databaseUrl: postgres.url(), seed, lender })}\n`);
   await asked;
-  await Promise.all([kafka.stop(), postgres.stop()]);
+  await Promise.all([kafka.stop(), postgres.stop(), lending?.close()]);
 } catch (error) {
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;

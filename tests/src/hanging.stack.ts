@@ -55,7 +55,7 @@ const ready = (service: ServiceName): Promise<true> => eventually(`the ${service
 
 beforeAll(async () => {
   for (const service of SERVICES) ports[service] = await getPort();
-  stack = await TestStack.start({ env: Object.fromEntries(SERVICES.map((service) => [service, { HOLDFAST_HEALTH_PORT: String(ports[service]) }])) });
+  stack = await TestStack.start({ ownServers: true, env: Object.fromEntries(SERVICES.map((service) => [service, { HOLDFAST_HEALTH_PORT: String(ports[service]) }])) });
   worker = await work(stack.brokers, { tools: [held, countingTool('pay', 'irreversible', firings)] });
   await stack.goodRun('warm', 'pay');
 }, LIMIT_MS);

@@ -37,7 +37,7 @@ async function allOnce(prefix: string, runs: readonly RunHandle[]): Promise<void
 }
 
 beforeAll(async () => {
-  stack = await TestStack.start();
+  stack = await TestStack.start({ ownServers: true });
   worker = await work(stack.brokers, { agents: [payer], tools: [pay], irreversibleConcurrency: 4 });
   client = await HoldfastClient.connect({ brokers: stack.brokers });
 }, STACK_LIMIT_MS);

@@ -78,7 +78,7 @@ beforeAll(async () => {
   otlp = await startOtlpReceiver();
   for (const name of PAGES) ports.set(name, await getPort());
   const env = (name: string): Record<string, string> => ({ HOLDFAST_OTLP: otlp.url, HOLDFAST_HEALTH_PORT: String(ports.get(name)), HOLDFAST_UNREADY_AFTER_MS: '2000' });
-  stack = await TestStack.start({ env: Object.fromEntries(SERVICES.map((name) => [name, env(name)])) });
+  stack = await TestStack.start({ ownServers: true, env: Object.fromEntries(SERVICES.map((name) => [name, env(name)])) });
   [gateway, worker] = await Promise.all([TestGateway.start(stack, env('gateway')), serveWorker()]);
   key = await gateway.key({ roles: ['admin'], name: 'ada' });
 }, STACK_LIMIT_MS);

@@ -65,7 +65,7 @@ export class Ground {
 
   static async open(options: GroundOptions): Promise<Ground> {
     const sink = await Sink.open();
-    const stack = await TestStack.start().catch(async (error: unknown) => {
+    const stack = await TestStack.start({ ownServers: true }).catch(async (error: unknown) => {
       await sink.close();
       throw error;
     });

@@ -27,10 +27,11 @@ export default async function start() {
   const started = new Promise((resolve) => createInterface({ input: holder.stdout }).once('line', resolve));
   const line = await Promise.race([started, ended.then(() => undefined)]);
   if (line === undefined) throw new Error(`Kafka and PostgreSQL for the tests did not start. ${complaints.trim()}`);
-  const { brokers, databaseUrl, seed } = JSON.parse(line);
+  const { brokers, databaseUrl, seed, lender } = JSON.parse(line);
   process.env.HOLDFAST_TEST_BROKERS = brokers.join(',');
   process.env.HOLDFAST_TEST_DATABASE_URL = databaseUrl;
   process.env.HOLDFAST_TEST_SEED = seed;
+  process.env.HOLDFAST_TEST_LENDER = lender;
   globalThis.holdfastTestServers = {
     async stop() {
       holder.stdin.end();

@@ -7,6 +7,7 @@ import { ensureTopics, laneOf, tail, type Tail } from '@holdfast/runtime/kafka';
 import { exactTypes, type LogRecord } from '@holdfast/runtime';
 import { Kafka, logLevel, Partitioners, type Admin, type Producer } from 'kafkajs';
 import pg from 'pg';
+import { z } from 'zod';
 import { eventually } from './eventually.js';
 
 export { SERVICES, type ServiceName };
@@ -18,6 +19,8 @@ export const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`
 export interface TestStackOptions {
   readonly instances?: Partial<Record<ServiceName, number>>;
   readonly env?: Partial<Record<ServiceName, Record<string, string>>>;
+  /** For suites that stop, freeze or set up Kafka or PostgreSQL; others have servers that an earlier suite had. */
+  readonly ownServers?: boolean;
 }
 
 /** A record that services published, told once. */
@@ -44,6 +47,20 @@ export interface Place {
   readonly offset: number;
 }
 
+/** Kafka and PostgreSQL for this suite alone, from whoever started the tests; null where nobody lends any. */
+async function borrow(): Promise<{ readonly env: Record<string, string>; giveBack(): Promise<void> } | null> {
+  const lender = process.env['HOLDFAST_TEST_LENDER'];
+  if (lender === undefined) return null;
+  const ask = async (what: string): Promise<Response> => {
+    const response = await fetch(`${lender}/${what}`, { method: 'POST' });
+    if (!response.ok) throw new Error(`no servers for the tests: ${await response.text()}`);
+    return response;
+  };
+  const { id, brokers, databaseUrl: url } = Lent.parse(await (await ask('lend')).json());
+  return { env: { HOLDFAST_BROKERS: brokers.join(','), HOLDFAST_DATABASE_URL: url }, giveBack: async () => void (await ask(`back/${id}`)) };
+}
+const Lent = z.object({ id: z.number(), brokers: z.array(z.string()), databaseUrl: z.string() });
+
 const WATCHED = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents, topics.deadLetters];
 
 /** A stack of its own for one file of tests, with what tests ask of it. */
@@ -59,31 +76,36 @@ export class TestStack {
     readonly stack: Stack,
     readonly producer: Producer,
     readonly admin: Admin,
+    private readonly giveBack: () => Promise<void>,
   ) {}
 
-  static async start({ instances = {}, env = {} }: TestStackOptions = {}): Promise<TestStack> {
+  static async start({ instances = {}, env = {}, ownServers = false }: TestStackOptions = {}): Promise<TestStack> {
     delete process.env['HOLDFAST_BROKERS'];
     delete process.env['HOLDFAST_DATABASE_URL'];
     const services = SERVICES.map((name): ServiceSpec => ({ name, instances: instances[name] ?? 1, entry: entryOf(name), env: env[name] }));
     const dir = await makeStackFolder('hf-test-');
     const seed = process.env['HOLDFAST_TEST_SEED'];
-    if (seed !== undefined) await sow(seed, dir);
+    const lent = ownServers ? null : await borrow();
+    if (lent === null && seed !== undefined) await sow(seed, dir);
     const stack = await startStack({
       dir,
       durable: false,
       partitions: LOCAL_PARTITIONS,
-      env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS) },
+      env: { HOLDFAST_SESSION_TIMEOUT_MS: String(LOCAL_SESSION_TIMEOUT_MS), ...lent?.env },
       services,
       // What a service said last is the only clue to why it died: its log goes with the stack.
       onServiceExit: (process, exit) => {
         void process.logTail().then((log) => /crash point .* reached/.test(log) || globalThis.process.stderr.write(`${process.name} ended by itself (${JSON.stringify(exit)}):\n${log}\n`));
       },
       prepare: (brokers, partitions) => ensureTopics(brokers, partitions),
+    }).catch(async (error: unknown) => {
+      await lent?.giveBack();
+      throw error;
     });
     const kafka = new Kafka({ brokers: stack.brokers, clientId: 'outsider', logLevel: logLevel.NOTHING });
     const producer = kafka.producer({ createPartitioner: Partitioners.DefaultPartitioner, allowAutoTopicCreation: false });
     const admin = kafka.admin();
-    const made = new TestStack(stack, producer, admin);
+    const made = new TestStack(stack, producer, admin, lent?.giveBack ?? (() => Promise.resolve()));
     try {
       await Promise.all([producer.connect(), admin.connect()]);
       made.#tails = await Promise.all(WATCHED.map((topic) => tail({ brokers: stack.brokers, topic, from: 'beginning', onRecord: (record) => made.#note(record) })));
@@ -102,6 +124,7 @@ export class TestStack {
     await Promise.all(this.#tails.map((reader) => reader.close()));
     await Promise.all([this.producer.disconnect(), this.admin.disconnect(), ...[...this.#pools.values()].map((pool) => pool.end())]);
     await this.stack.stop();
+    await this.giveBack();
     const keep = process.env['HOLDFAST_TEST_LOGS'];
     if (keep !== undefined) await cp(path.join(this.stack.dir, 'services'), path.join(keep, path.basename(this.stack.dir)), { recursive: true });
     await rm(this.stack.dir, { recursive: true, force: true });
