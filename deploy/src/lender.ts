@@ -16,7 +16,7 @@ export type Lent = Readonly<{ id: number; brokers: readonly string[]; databaseUr
 const EMPTY_WITHIN_MS = 20_000;
 const LOOK_EVERY_MS = 200;
 /** So long it is better to wait for what is being emptied than to start another pair. */
-const WORTH_WAITING_MS = 3000;
+const WORTH_WAITING_MS = 5000;
 const ANSWER_MS = 10_000;
 
 interface Pair {

