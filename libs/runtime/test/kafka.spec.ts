@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Cluster } from 'kafkajs';
+import { holdFetches } from '../src/kafka/fetch-hold.js';
 import { watchCoordinator } from '../src/kafka/coordinator-watch.js';
 import { commitEndOf, isDirectSuccessor, laneOf, rounds } from '../src/kafka/index.js';
 import type { Membership, Outgoing } from '../src/ports.js';
@@ -100,6 +101,17 @@ describe('a direct successor', () => {
   ])('%j, then %j: %s', (before, after, is) => {
     expect(isDirectSuccessor(before, after)).toBe(is);
   });
+});
+
+test('a broker may hold back an empty fetch for so long, and all else is passed on as it came', async () => {
+  const asked: unknown[] = [];
+  const plain = { nodeId: 7, fetch: (request: unknown) => Promise.resolve(asked.push(request)), produce: (request: unknown) => Promise.resolve(asked.push(request)) };
+  const cluster = { findBroker: () => Promise.resolve(plain) } as unknown as Cluster;
+  holdFetches(cluster, 250);
+  const broker = (await cluster.findBroker({ nodeId: '7' })) as unknown as typeof plain;
+  await broker.fetch({ maxWaitTime: 50, minBytes: 1 });
+  await broker.produce({ acks: -1 });
+  expect([asked, broker.nodeId]).toEqual([[{ maxWaitTime: 250, minBytes: 1 }, { acks: -1 }], 7]);
 });
 
 describe('the watch over the group’s coordinator', () => {

@@ -2,6 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { Kafka, logLevel } from 'kafkajs';
+import { connect } from '../src/kafka/client.js';
 import { createLaneGroup, createWriter } from '../src/kafka/index.js';
 import type { LaneGroup, LogWriter, Membership } from '../src/ports.js';
 
@@ -183,6 +184,29 @@ test('told to stop while it joins, it is in its group no more', async () => {
   go();
   await Promise.all([started, stopped]);
   expect(await members()).toBe(0);
+});
+
+test('a connection that has nothing to send is left alone, and what waits for its turn is sent', async () => {
+  const RequestQueue = require('kafkajs/src/network/requestQueue') as { prototype: { checkPendingRequests(): void } };
+  const { checkPendingRequests } = RequestQueue.prototype;
+  let looks = 0;
+  RequestQueue.prototype.checkPendingRequests = function (this: unknown) {
+    looks += 1;
+    checkPendingRequests.call(this as never);
+  };
+  undo.push(() => {
+    RequestQueue.prototype.checkPendingRequests = checkPendingRequests;
+  });
+  const admin = connect({ brokers, clientId: 'looks' }).admin();
+  await admin.connect();
+  undo.push(() => admin.disconnect());
+  // More at once than kafkajs puts on the way at once.
+  expect(await Promise.all(Array.from({ length: 40 }, () => admin.listTopics()))).toHaveLength(40);
+  const before = looks;
+  // Two round trips of another connection: time enough for hundreds of looks at one a millisecond.
+  await madeTopic();
+  await madeTopic();
+  expect(looks - before).toBeLessThan(100);
 });
 
 test('what waiting can’t mend is told', async () => {

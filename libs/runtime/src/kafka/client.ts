@@ -1,4 +1,5 @@
 import { Kafka, logLevel, type logCreator } from 'kafkajs';
+import './request-queue.js';
 
 export interface ConnectOptions {
   readonly brokers: readonly string[];

@@ -3,6 +3,7 @@ import type { Assignment, CommitEnd, CommittedOffset, LaneGroup, LaneGroupHandle
 import { ageMs, pause, systemClock, systemMoment, type Moment } from '../system.js';
 import { connect, type ConnectOptions } from './client.js';
 import { errorType, isRefusal, isRetriable, speaksOfRebalance, watchCoordinator } from './coordinator-watch.js';
+import { holdFetches } from './fetch-hold.js';
 import { laneAssigner } from './lane-assigner.js';
 
 export interface LaneGroupOptions extends ConnectOptions {
@@ -16,7 +17,11 @@ export interface LaneGroupOptions extends ConnectOptions {
 
 /** Kafka's own default minimum; a local stack sets less, for a quicker take-over. */
 export const SESSION_TIMEOUT_MS = 6000;
-const FETCH_WAIT_MS = 100;
+/** How long nothing is looked for while no lane is open. */
+const SLEEP_MS = 50;
+/** How long a broker may hold back an empty answer. A heartbeat, a rebalance and a stop wait for it at most. */
+const HOLD_MS = 250;
+const HEARTBEATS_A_SESSION = 6;
 const REBALANCE_TIMEOUT_MS = 10_000;
 const OFFSET_TRIES_MAX = 10;
 /** Of one request of the consumer, before it counts as crashed: kafkajs's own default. */
@@ -77,8 +82,8 @@ class KafkaLaneGroup implements LaneGroup {
       sessionTimeout: this.sessionTimeoutMs,
       // Never shorter than the session: else a member could be replaced while its hold still counts as fresh.
       rebalanceTimeout: Math.max(REBALANCE_TIMEOUT_MS, this.sessionTimeoutMs),
-      heartbeatInterval: Math.floor(this.sessionTimeoutMs / 6),
-      maxWaitTimeInMs: FETCH_WAIT_MS,
+      heartbeatInterval: Math.floor(this.sessionTimeoutMs / HEARTBEATS_A_SESSION),
+      maxWaitTimeInMs: SLEEP_MS,
       maxBytesPerPartition: 2 * 1024 * 1024,
       allowAutoTopicCreation: false,
       metadataMaxAge: 60_000,
@@ -112,7 +117,8 @@ class KafkaLaneGroup implements LaneGroup {
     this.#held = null;
     this.#toRejoin ??= this.#inTurn(async () => {
       this.#toRejoin = null;
-      if (!this.#started) return;
+      // Counted in again meanwhile, by a join that was under way.
+      if (!this.#started || this.#membership !== null) return;
       await this.#consumer.stop();
       await this.#consumer.run(this.#runConfig());
     });
@@ -211,6 +217,7 @@ class KafkaLaneGroup implements LaneGroup {
 
   #watch(cluster: Cluster): void {
     this.#cluster = cluster;
+    holdFetches(cluster, Math.min(HOLD_MS, Math.floor(this.sessionTimeoutMs / HEARTBEATS_A_SESSION)));
     watchCoordinator(
       cluster,
       {
@@ -279,7 +286,7 @@ class KafkaLaneGroup implements LaneGroup {
     this.#rejoinMs = Math.min(Math.max(ms, REJOIN_FIRST_MS) * 2, REJOIN_MOST_MS);
     const rejoining = async (): Promise<void> => {
       await pause(systemClock, ms);
-      if (this.#started) await this.rejoin();
+      if (this.#started && this.#membership === null) await this.rejoin();
     };
     rejoining().catch((error: unknown) => this.#options.handlers.onCrash(error instanceof Error ? error : new Error(String(error))));
   }
@@ -312,7 +319,7 @@ class KafkaLaneGroup implements LaneGroup {
     );
     resolveOffset(batch.lastOffset());
     // A handler that holds back must not cost the membership.
-    while (!(await settledWithin(done, this.sessionTimeoutMs / 6))) await heartbeat();
+    while (!(await settledWithin(done, this.sessionTimeoutMs / HEARTBEATS_A_SESSION))) await heartbeat();
   }
 
   #fetchedInThisEra(): boolean {
