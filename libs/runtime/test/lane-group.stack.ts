@@ -147,7 +147,10 @@ async function lone(onTrouble: (group: LaneGroup) => void = () => undefined): Pr
     handlers: { onAssigned: () => undefined, onRevoked: () => undefined, onRecords: () => Promise.resolve(), onCrash: crash, onTrouble: () => onTrouble(group) },
   });
   undo.push(() => group.stop());
-  return { group, members: async () => (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0 };
+  const members = async (): Promise<number> => (await admin.describeGroups([groupId])).groups[0]?.members.length ?? 0;
+  // Also so that a broker just started has its coordinator by now.
+  expect(await members()).toBe(0);
+  return { group, members };
 }
 
 test('told to join again, and again, while it joins, it is in its group once', async () => {

@@ -26,6 +26,7 @@ const worker: Case = {
         // Each of them, and not so many in number: a call that was checked and is not sent yet would go out on the thaw.
         await ground.until('every first call has reached the world', () => plans.every(({ run }) => ground.sink.arrivals.some((arrival) => arrival.run === run)));
         const frozenAt = Date.now();
+        const id = holderOf(ground, 0);
         zombie.signal('SIGSTOP');
         heirs.push(await ground.startWorker('heir'));
         await ground.until('the other has taken every lane', () => ground.stack.lanes.every((lane) => holderOf(ground, lane).startsWith('heir.')));
@@ -34,7 +35,7 @@ const worker: Case = {
         ground.sink.openGate(gate);
         await ground.until('the runs end', () => ground.allEnded(plans), 120_000).catch(() => undefined);
         // Whatever it was given before is nothing to it now; what it is given once it has joined again is its own.
-        const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && dispatchedBefore(ground, arrival, frozenAt));
+        const late = ground.sink.arrivals.filter((arrival) => arrival.at >= since && arrival.worker === `matrix/${zombie.pid ?? ''}` && plans.some(({ run }) => run === arrival.run) && isOldRight(ground, arrival, frozenAt, () => tookAgain(ground, id, since)));
         return { since, faults: late.map(({ run, step, attempt }) => `the thawed worker fired ${run}/${step}/${attempt} by an old right`) };
       }, { share: 0.5 });
     } finally {
@@ -45,10 +46,15 @@ const worker: Case = {
   },
 };
 
-/** Granted attempts are in the ledger's events; a local one is of the run's worker, whose fence tells. */
-function dispatchedBefore(ground: Ground, { run, step, attempt, fence }: Arrival, time: number): boolean {
+const tookAgain = (ground: Ground, worker: string, since: number): boolean => ground.stack.lanes.some((lane) => ground.stack.events(`~lane/default/${lane}`).some(({ envelope, data }) => data['worker'] === worker && envelope.time >= since));
+
+/**
+ * Granted attempts are in the ledger's events; a local one is of the run's worker, whose fence tells. A task whose effect
+ * may be repeated is handed to whoever takes its lane next: that may be the thawed worker, once it has lanes again.
+ */
+function isOldRight(ground: Ground, { run, step, attempt, fence, effect }: Arrival, time: number, hasLanesAgain: () => boolean): boolean {
   const dispatched = ground.stack.events(run, topics.effectEvents).find(({ envelope, data }) => envelope.type === 'EffectDispatched' && data['step'] === step && data['attempt'] === attempt);
-  if (dispatched !== undefined) return dispatched.envelope.time < time;
+  if (dispatched !== undefined) return dispatched.envelope.time < time && (effect === 'irreversible' || !hasLanesAgain());
   const resumed = ground.stack.events(run).find(({ data }) => (data['lease'] as { fence?: number } | undefined)?.fence === fence);
   return resumed !== undefined && resumed.envelope.time < time;
 }

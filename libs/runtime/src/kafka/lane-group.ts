@@ -249,6 +249,8 @@ class KafkaLaneGroup implements LaneGroup {
     consumer.on(consumer.events.CRASH, ({ payload }) => {
       this.#revoke();
       this.#held = null;
+      // Its connections are closing yet: a start at once would write to one of them.
+      void this.#inTurn(() => pause(systemClock, REJOIN_FIRST_MS));
       // What kafkajs takes for final often isn't: a coordinator not found yet, a connection lost between two calls.
       const mayPass = this.#joinedOnce && !this.#handlerFailed && !isRefusal(payload.error);
       if (mayPass || isRetriable(payload.error)) this.#rejoinLater(this.#rejoinMs, payload.error);
