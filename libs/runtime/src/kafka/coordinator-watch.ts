@@ -3,10 +3,10 @@ import type { Membership } from '../ports.js';
 import type { Moment } from '../system.js';
 
 /**
- * The one place where kafkajs is extended. Its consumer replaces the generation at each sync and
- * shows neither it nor the moment a heartbeat was sent; a host must commit a task under the very
- * generation in which it was polled. So the calls to the group coordinator are watched as they
- * pass: nothing is changed, delayed or answered here.
+ * kafkajs's consumer replaces the generation at each sync and shows neither it nor the moment a
+ * heartbeat was sent; a host must commit a task under the very generation in which it was polled.
+ * So the calls to the group coordinator are watched as they pass: nothing is changed, delayed or
+ * answered here. (What is changed of kafkajs is in `fetch-hold.ts` and `request-queue.ts`.)
  */
 export interface CoordinatorEvents {
   /** A join begins: whatever was held is held no longer for certain. */
