@@ -3,9 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { rm } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Kafka, logLevel } from 'kafkajs';
-import pg from 'pg';
 import type { KafkaServer } from './kafka.js';
-import type { PostgresServer } from './postgres.js';
+import { withClient, type PostgresServer } from './postgres.js';
 
 export type Servers = Readonly<{ kafka: KafkaServer; postgres: PostgresServer }>;
 
@@ -132,14 +131,8 @@ async function emptyKafka(brokers: readonly string[], goesOn: () => boolean): Pr
   }
 }
 
-async function emptyPostgres(connectionString: string): Promise<void> {
-  const client = new pg.Client({ connectionString, connectionTimeoutMillis: ANSWER_MS });
-  client.on('error', () => undefined);
-  await client.connect();
-  try {
+const emptyPostgres = (connectionString: string): Promise<void> =>
+  withClient(connectionString, async (client) => {
     const { rows } = await client.query<{ datname: string }>(`select datname from pg_database where not datistemplate and datname <> 'postgres'`);
     for (const { datname } of rows) await client.query(`drop database ${client.escapeIdentifier(datname)} with (force)`);
-  } finally {
-    await client.end();
-  }
-}
+  });

@@ -222,7 +222,7 @@ async function initialiseOnce({ initdb }: Binaries, dir: string, owner: Owner | 
   await writeFile(done, '');
 }
 
-async function withClient<T>(connectionString: string, work: (client: pg.Client) => Promise<T>, connectMs = CONNECT_MS): Promise<T> {
+export async function withClient<T>(connectionString: string, work: (client: pg.Client) => Promise<T>, connectMs = CONNECT_MS): Promise<T> {
   const client = new pg.Client({ connectionString, connectionTimeoutMillis: connectMs });
   // A server that goes down while we ask ends the connection: the pending query says so itself.
   client.on('error', () => undefined);

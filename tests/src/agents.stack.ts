@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { fileArtifactStore } from '@holdfast/runtime/artifacts';
 import { defineAgent, defineTool, Failed, HoldfastClient, Rejected, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
-import { ALONE, STACK_LIMIT_MS, TestStack } from './support/stack.js';
+import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -66,7 +66,7 @@ let worker: ServedWorker | undefined;
 let client: HoldfastClient;
 
 beforeAll(async () => {
-  stack = await TestStack.start({ instances: ALONE });
+  stack = await TestStack.start();
   worker = await work(stack.brokers, { agents: [agent, unsure], tools: [put, flaky, refuse, big, odd, vague, refund], artifacts: fileArtifactStore(path.join(stack.stack.dir, 'artifacts')) });
   client = await HoldfastClient.connect({ brokers: stack.brokers });
 }, STACK_LIMIT_MS);

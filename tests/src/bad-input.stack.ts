@@ -3,7 +3,7 @@ import { digestOf, operationKey, DEFAULT_TENANT, RunId, Step, topics, type Json 
 import { defineAgent, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
-import { ALONE, STACK_LIMIT_MS, TestStack, type Place, type ServiceName } from './support/stack.js';
+import { STACK_LIMIT_MS, TestStack, type Place, type ServiceName } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
 jest.setTimeout(60_000);
@@ -82,7 +82,7 @@ const rows: readonly Row[] = [
 const runOf = (row: Row): string => row.run?.() ?? `bad-${rows.indexOf(row)}`;
 
 beforeAll(async () => {
-  stack = await TestStack.start({ instances: ALONE });
+  stack = await TestStack.start();
   const tools = [countingTool('pay', 'irreversible', firings), countingTool('note', 'irreversible', firings), countingTool('echo', 'irreversible', firings, z.json())];
   // Its second half waits for something that never comes: so a worker holds the run.
   const holding = defineAgent({ name: 'holding', version: '1', input: z.json(), output: z.json(), run: () => new Promise<null>(() => undefined) });

@@ -5,7 +5,7 @@ import { chainHash, openDatabase, PgStore, type JournalRow, type LaneWrite, type
 import type { ServedWorker } from '@holdfast/sdk';
 import getPort from 'get-port';
 import { eventually } from './support/eventually.js';
-import { ALONE, STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
+import { STACK_LIMIT_MS, TestStack, type ServiceName } from './support/stack.js';
 import { countingTool, work, type Firing } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -15,7 +15,7 @@ let worker: ServedWorker | undefined;
 const firings: Firing[] = [];
 
 beforeAll(async () => {
-  stack = await TestStack.start({ instances: ALONE });
+  stack = await TestStack.start();
   worker = await work(stack.brokers, { tools: [countingTool('pay', 'irreversible', firings)] });
   await Promise.all(stack.lanes.map((lane) => stack.goodRun(stack.runOn(lane, 'first'), 'pay')));
 }, STACK_LIMIT_MS);

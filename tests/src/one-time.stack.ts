@@ -4,7 +4,7 @@ import type { ManagedProcess } from '@holdfast/deploy';
 import { defineAgent, HoldfastClient } from '@holdfast/sdk';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
-import { ALONE, STACK_LIMIT_MS, TestStack } from './support/stack.js';
+import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { World } from './support/world.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -20,7 +20,7 @@ const uses = async (code: string): Promise<string[]> => (await world.effects()).
 const exchange = (run: string, code: string, after?: string) => client.start(exchanger, { code, ...(after === undefined ? {} : { after }) }, { runId: run });
 
 beforeAll(async () => {
-  stack = await TestStack.start({ instances: ALONE });
+  stack = await TestStack.start();
   world = await World.open(stack);
   client = await HoldfastClient.connect({ brokers: stack.brokers });
   worker = await world.startWorker('desk');

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import { topics, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
-import { ALONE, STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
+import { STACK_LIMIT_MS, TestStack, type Seen } from './support/stack.js';
 import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
@@ -65,7 +65,7 @@ const approve = (command: string, by: Json, more: { readonly [member: string]: J
 
 beforeAll(async () => {
   Object.assign(process.env, { HOLDFAST_CALLBACK_SECRET: 'only for this test', HOLDFAST_CALLBACK_URL: 'https://gate.example/v1/callbacks' });
-  stack = await TestStack.start({ instances: ALONE });
+  stack = await TestStack.start();
   worker = await aWorker('before', 'vault/1');
   client = await HoldfastClient.connect({ brokers: stack.brokers });
 }, STACK_LIMIT_MS);

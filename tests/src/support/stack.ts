@@ -12,8 +12,6 @@ import { eventually } from './eventually.js';
 
 export { SERVICES, type ServiceName };
 export const STACK_LIMIT_MS = 120_000;
-/** For suites that leave nothing unknown and answer nothing: orchestrator and ledger do without the others. */
-export const ALONE = { reconciliation: 0, compensation: 0 } as const;
 
 /** Built, not source: services run in processes of their own. */
 export const entryOf = (service: ServiceName): string => fileURLToPath(new URL(`../../../services/${service}/dist/main.js`, import.meta.url));
