@@ -145,6 +145,19 @@ describe('the record of a run that is still open', () => {
     expect([fired, asked]).toEqual(before);
   });
 
+  it('is read to its end on a machine that stands still longer than the patience', async () => {
+    const slow: Code = async (run) => {
+      for (let step = 0; step < 5; step += 1) {
+        await run.step('work', () => 1);
+        const until = performance.now() + 60;
+        while (performance.now() < until); // Nothing else of this process has a turn.
+      }
+      return run.call(mail, { n: 1 });
+    };
+    const whole = await recorded(slow);
+    expect(await replayHistory({ ...whole, steps: whole.steps.slice(0, 5), ending: null }, agent(slow), { tools, patienceMs: 20 })).toMatchObject({ divergence: null, next: ['step 6: call mail'] });
+  });
+
   it('ends at a call without an outcome, which is not fired again', async () => {
     const whole = await recorded(original);
     const steps = whole.steps.slice(0, 2).map((step) => (step.kind === 'call' ? (({ outcome: _, ...open }) => open)(step) : step));

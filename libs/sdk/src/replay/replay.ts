@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import { Fence, isoTime, type Message, type MessageOf, type ReportDivergence, type Step } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolReference } from '../define/tool.js';
@@ -72,6 +73,9 @@ function otherVersion({ agent: recorded }: RunHistory, agent: AgentDefinition): 
   return { step: 'start', recorded: `${recorded.name}@${recorded.version}`, asked: `${agent.name}@${agent.version}, which is not compatibleWith "${recorded.version}"` };
 }
 
+/** Looks at code that seems to stand still before it is said to do so. */
+const QUIET_LOOKS = 10;
+
 type Intent = { readonly type: string; readonly data: Readonly<Record<string, unknown>> };
 
 /** One replay: the executor of real runs, on a port that writes nothing down. */
@@ -80,6 +84,7 @@ class Replay implements RunPort {
   #divergence: Divergence | null = null;
   #executor: RunExecutor | undefined;
   #asks = 0;
+  #ended = false;
 
   constructor(
     private readonly history: RunHistory,
@@ -99,7 +104,7 @@ class Replay implements RunPort {
     });
     this.#executor = executor;
     executor.start();
-    await Promise.race([executor.finished, this.#quiet(executor)]);
+    await this.#atRest(executor);
     if (this.#divergence === null && executor.state === 'running') this.#stands(executor);
     executor.abandon('the replay is over');
     return this.#divergence;
@@ -168,6 +173,7 @@ class Replay implements RunPort {
   }
 
   #ends(ending: EndingData): void {
+    this.#ended = true;
     const { ending: recorded } = this.history;
     if (recorded === null) this.#next.push(inWords(ending));
     else if (inWords(recorded) !== inWords(ending)) this.#diverges({ step: 'end', recorded: inWords(recorded), asked: inWords(ending) });
@@ -184,14 +190,19 @@ class Replay implements RunPort {
     this.#divergence ??= { step, recorded, asked };
   }
 
-  /** Resolves when the code has asked for nothing for a while. */
-  async #quiet(executor: RunExecutor): Promise<void> {
+  /**
+   * Resolves when the code has ended, or has asked for nothing for a while. The while is cut into looks, each with a
+   * turn of the event loop: a machine that stood still for all of it has given the code no turn.
+   */
+  async #atRest(executor: RunExecutor): Promise<void> {
     const { patienceMs = 500 } = this.options;
-    for (let before = -1; before !== this.#seen(executor); ) {
-      before = this.#seen(executor);
-      await new Promise((resolve) => {
-        setTimeout(resolve, patienceMs);
-      });
+    let before = this.#seen(executor);
+    for (let look = 0; look < QUIET_LOOKS && !this.#ended && executor.state === 'running'; look += 1) {
+      await sleep(patienceMs / QUIET_LOOKS);
+      await turn();
+      const now = this.#seen(executor);
+      if (now !== before) look = -1;
+      before = now;
     }
   }
 
