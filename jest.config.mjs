@@ -11,9 +11,9 @@ const shared = {
 };
 
 export default {
-  // Tests on the real stack mostly wait for each other's servers: two at once fit on two cores. A proof, and CI on a
-  // machine of unknown speed, go one by one: what fails there must not be the other suite's doing.
-  maxWorkers: process.env.HOLDFAST_PROOF === 'full' || process.env.CI === 'true' ? 1 : Math.min(4, Math.max(2, availableParallelism() - 1)),
+  // Tests on the real stack mostly wait for each other's servers: two at once fit on two cores. A proof goes
+  // one by one: what fails there must not be the other suite's doing.
+  maxWorkers: process.env.HOLDFAST_PROOF === 'full' ? 1 : Math.min(4, Math.max(2, availableParallelism() - 1)),
   projects: [
     {
       ...shared,
