@@ -21,7 +21,7 @@ export class Driver {
     const driver = new Driver(await createWriter({ brokers, clientId: 'bench' }));
     driver.#tail = await tail({
       brokers,
-      topic: topics.runEvents,
+      topics: [topics.runEvents],
       from: 'end',
       onRecord: (record) => {
         if (String(record.headers['ce_type']) !== 'RunFinished') return;

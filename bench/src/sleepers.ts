@@ -54,7 +54,7 @@ export async function benchSleepers(stack: Stack, dir: string, count: number, sa
   const endings = new Map<string, () => void>();
   const reader = await tail({
     brokers: stack.brokers,
-    topic: topics.runEvents,
+    topics: [topics.runEvents],
     from: 'end',
     onRecord: ({ headers, key, time }) => {
       const type = String(headers['ce_type']);

@@ -23,7 +23,7 @@ export async function readContracts(brokers: readonly string[]): Promise<Contrac
   const agents = new Map<string, AgentContract>();
   const reader = await tail({
     brokers,
-    topic: topics.contracts,
+    topics: [topics.contracts],
     from: 'beginning',
     onRecord: (record) => {
       const envelope = decodeHeaders(record.headers, record.key, record.time);

@@ -25,32 +25,29 @@ export interface LiveFilter {
 export const EVENT_TOPICS = [topics.runEvents, topics.effectEvents, topics.reconciliationEvents, topics.compensationEvents, topics.deadLetters] as const;
 
 /** Tells each message that the filter lets through, until closed. What a service published twice is told once. */
-export async function follow(options: { brokers: readonly string[]; topics: readonly string[]; from: TailOptions['from']; filter: LiveFilter; onEvent: (event: LiveEvent) => void }): Promise<Tail[]> {
-  const { brokers, from, filter, onEvent } = options;
-  return Promise.all(
-    options.topics.map((topic) => {
-      // Of each writer and lane the last number seen: a republication has one that is not above it.
-      const seen = new Map<string, number>();
-      return tail({
-        brokers,
-        topic,
-        from,
-        onRecord: (record) => {
-          const envelope = decodeHeaders(record.headers, record.key, record.time);
-          if (envelope === undefined) return;
-          if (envelope.seq !== undefined) {
-            const writer = `${envelope.source}|${envelope.lane ?? ''}`;
-            if (envelope.seq <= (seen.get(writer) ?? 0)) return;
-            seen.set(writer, envelope.seq);
-          }
-          const { type, subject: run, tenant, version = null, time } = envelope;
-          if (!passes(filter, { type, run, tenant })) return;
-          const parsed = parseJson(record.value ?? '');
-          onEvent({ time: new Date(time).toISOString(), topic, lane: record.lane, offset: record.offset, type, run, tenant, version, data: parsed.ok ? parsed.value : (record.value ?? null) });
-        },
-      });
-    }),
-  );
+export async function follow(options: { brokers: readonly string[]; topics: readonly string[]; from: TailOptions['from']; filter: LiveFilter; onEvent: (event: LiveEvent) => void }): Promise<Tail> {
+  const { brokers, topics, from, filter, onEvent } = options;
+  // Of each writer and lane the last number seen on a topic: a republication has one that is not above it.
+  const seen = new Map<string, number>();
+  return tail({
+    brokers,
+    topics,
+    from,
+    onRecord: (record) => {
+      const { topic, lane, offset } = record;
+      const envelope = decodeHeaders(record.headers, record.key, record.time);
+      if (envelope === undefined) return;
+      if (envelope.seq !== undefined) {
+        const writer = `${topic}|${envelope.source}|${envelope.lane ?? ''}`;
+        if (envelope.seq <= (seen.get(writer) ?? 0)) return;
+        seen.set(writer, envelope.seq);
+      }
+      const { type, subject: run, tenant, version = null, time } = envelope;
+      if (!passes(filter, { type, run, tenant })) return;
+      const parsed = parseJson(record.value ?? '');
+      onEvent({ time: new Date(time).toISOString(), topic, lane, offset, type, run, tenant, version, data: parsed.ok ? parsed.value : (record.value ?? null) });
+    },
+  });
 }
 
 export const passes = ({ run, tenant, types }: LiveFilter, event: Pick<LiveEvent, 'type' | 'run' | 'tenant'>): boolean =>

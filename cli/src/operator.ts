@@ -27,7 +27,7 @@ export async function command(options: { brokers: readonly string[]; answersOn: 
   const answer = new Promise<Answer>((resolve) => (answered = resolve));
   const reader = await tail({
     brokers,
-    topic: answersOn,
+    topics: [answersOn],
     lanes: [lane],
     from: 'end',
     onRecord: (record) => {

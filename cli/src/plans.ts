@@ -104,7 +104,7 @@ function waitingFor(state: RunPlans, step: Step): string {
 /** What `compensate` would lead to, with the contracts that are declared now. */
 export async function previewOf(brokers: readonly string[], { state }: FoundPlans, asked: MessageOf<typeof CompensateRun>['data'], at: number): Promise<Preview & { readonly lacksHost: boolean }> {
   const book = await openContractBook({
-    open: (onRecord) => tail({ brokers, topic: topics.contracts, from: 'beginning', onRecord }),
+    open: (onRecord) => tail({ brokers, topics: [topics.contracts], from: 'beginning', onRecord }),
     ends: () => partitionEnds(brokers, topics.contracts),
   });
   try {

@@ -244,7 +244,7 @@ interface Task {
 /** Everything that tool hosts were ever sent; what was only published again, once. */
 async function tasks(): Promise<Task[]> {
   const found = new Map<string, Task>();
-  const reader = await tail({ brokers: stack.brokers, topic: toolTasks('default' as Pool), from: 'beginning', onRecord: ({ headers, key, time, value }) => {
+  const reader = await tail({ brokers: stack.brokers, topics: [toolTasks('default' as Pool)], from: 'beginning', onRecord: ({ headers, key, time, value }) => {
     const envelope = decodeHeaders(headers, key, time);
     if (envelope !== undefined) found.set(`${envelope.source}/${envelope.lane}/${envelope.seq}`, { run: envelope.subject, type: envelope.type, data: JSON.parse(value ?? '{}') as Task['data'] });
   } });

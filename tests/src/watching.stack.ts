@@ -42,7 +42,7 @@ async function lag(service: ServiceName): Promise<number | null> {
 
 beforeAll(async () => {
   stack = await TestStack.start();
-  reader = await tail({ brokers: stack.brokers, topic: topics.workerEvents, from: 'beginning', onRecord: ({ key, value }) => {
+  reader = await tail({ brokers: stack.brokers, topics: [topics.workerEvents], from: 'beginning', onRecord: ({ key, value }) => {
     keys.add(key);
     shown.push(JSON.parse(value ?? '{}') as Shown);
   } });

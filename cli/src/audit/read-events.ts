@@ -28,7 +28,7 @@ export async function readStreams(brokers: readonly string[], topic: string, onl
   const lanes = only === undefined ? undefined : [laneOf(only, await partitionsOf(brokers, topic))];
   const reader = await tail({
     brokers,
-    topic,
+    topics: [topic],
     from: 'beginning',
     ...(lanes === undefined ? {} : { lanes }),
     onRecord: (record) => {

@@ -39,18 +39,17 @@ async function tailEvents({ run, tenant, type, topic, since, follow: goOn, json 
   const say = (event: LiveEvent): void => void process.stdout.write(`${json === true ? JSON.stringify(event) : inWords(event)}\n`);
   // Topics are read side by side: what is past can be told in the order in which it happened.
   const past: LiveEvent[] = [];
-  const tails = await follow({ brokers, topics: topic ?? EVENT_TOPICS, from, filter: { run, tenant, types: type }, onEvent: goOn ? say : (event) => past.push(event) });
+  const reader = await follow({ brokers, topics: topic ?? EVENT_TOPICS, from, filter: { run, tenant, types: type }, onEvent: goOn ? say : (event) => past.push(event) });
   try {
-    const caughtUp = Promise.all(tails.map((each) => each.caughtUp));
     if (!goOn) {
-      await caughtUp;
+      await reader.caughtUp;
       return past.sort((a, b) => a.time.localeCompare(b.time)).forEach(say);
     }
-    await Promise.race([caughtUp, stopped]);
+    await Promise.race([reader.caughtUp, stopped]);
     progress('following; Ctrl-C stops');
     await stopped;
   } finally {
-    await Promise.all(tails.map((each) => each.close()));
+    await reader.close();
   }
 }
 

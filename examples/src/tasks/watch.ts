@@ -28,16 +28,16 @@ export class Watch {
   readonly attempts: InFlight[] = [];
   /** Worker ids by lane. */
   readonly holders = new Map<number, string>();
-  #tails: Tail[] = [];
+  #tail: Tail | undefined;
   readonly #seen = new Set<string>();
   #listeners: (() => void)[] = [];
 
   async open(brokers: readonly string[]): Promise<void> {
-    this.#tails = await Promise.all([topics.runEvents, topics.effectEvents].map((topic) => tail({ brokers, topic, from: 'beginning', onRecord: (record) => this.#note(record) })));
+    this.#tail = await tail({ brokers, topics: [topics.runEvents, topics.effectEvents], from: 'beginning', onRecord: (record) => this.#note(record) });
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#tails.map((reader) => reader.close()));
+    await this.#tail?.close();
   }
 
   openAttempts(): InFlight[] {

@@ -42,7 +42,7 @@ async function intendedSteps(): Promise<Set<string>> {
   const steps = new Set<string>();
   const reader = await tail({
     brokers,
-    topic: topics.runEvents,
+    topics: [topics.runEvents],
     from: 'beginning',
     onRecord: (record) => {
       const envelope = decodeHeaders(record.headers, record.key, record.time);

@@ -118,7 +118,7 @@ class Words {
   #reader: { close(): Promise<void> } | undefined;
 
   async read(brokers: readonly string[]): Promise<void> {
-    this.#reader = await tail({ brokers, topic: topics.runEvents, from: 'beginning', onRecord: ({ key, headers, value }) => this.#note(key ?? '', String(headers['ce_type']), value ?? '{}') });
+    this.#reader = await tail({ brokers, topics: [topics.runEvents], from: 'beginning', onRecord: ({ key, headers, value }) => this.#note(key ?? '', String(headers['ce_type']), value ?? '{}') });
   }
 
   close(): Promise<void> {

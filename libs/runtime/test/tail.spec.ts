@@ -4,7 +4,7 @@ import type { LaneGroup, LaneGroupHandlers, LogRecord } from '../src/ports.js';
 import { until } from './kit.js';
 
 const TOPIC = 'news';
-const record = (offset: number): LogRecord => ({ topic: TOPIC, lane: 0, offset, key: 'k', headers: {}, value: '{}', time: 0 });
+const record = (offset: number, topic = TOPIC): LogRecord => ({ topic, lane: 0, offset, key: 'k', headers: {}, value: '{}', time: 0 });
 
 interface Following {
   readonly reader: Tail;
@@ -17,9 +17,10 @@ interface Following {
   crash(): void;
   rejoins(): number;
   deliver(...offsets: number[]): Promise<void>;
+  deliverOf(topic: string, ...offsets: number[]): Promise<void>;
 }
 
-async function following({ rejoinFails = 0 } = {}): Promise<Following> {
+async function following({ rejoinFails = 0, topics = [TOPIC] } = {}): Promise<Following> {
   let handlers: LaneGroupHandlers | undefined;
   let answers = true;
   let rejoins = 0;
@@ -38,10 +39,11 @@ async function following({ rejoinFails = 0 } = {}): Promise<Following> {
     commit: () => Promise.resolve('accepted'),
     heartbeatAgeMs: () => null,
   };
-  const reader = await tail({ brokers: [], topic: TOPIC, from: 'beginning', onRecord: ({ offset }) => void seen.push(offset), onError: (error) => void errors.push(error.message) }, (given) => {
+  const reader = await tail({ brokers: [], topics, from: 'beginning', onRecord: ({ offset }) => void seen.push(offset), onError: (error) => void errors.push(error.message) }, (given) => {
     handlers = given.handlers;
     return group;
   });
+  const deliverOf = (topic: string, ...offsets: number[]): Promise<void> => handlers?.onRecords(offsets.map((offset) => record(offset, topic)), { memberId: 'm', generation: 1 }) ?? Promise.resolve();
   return {
     reader,
     seen,
@@ -51,7 +53,8 @@ async function following({ rejoinFails = 0 } = {}): Promise<Following> {
     assign: (generation) => handlers?.onAssigned({ membership: { memberId: 'm', generation }, lanes: [0], retained: [] }),
     crash: () => handlers?.onCrash(new Error('the consumer died')),
     rejoins: () => rejoins,
-    deliver: (...offsets) => handlers?.onRecords(offsets.map(record), { memberId: 'm', generation: 1 }) ?? Promise.resolve(),
+    deliver: (...offsets) => deliverOf(TOPIC, ...offsets),
+    deliverOf,
   };
 }
 
@@ -98,4 +101,17 @@ test('that is closed tries nothing more', async () => {
   assign(2);
   expect(rejoins()).toBe(0);
   expect(opened).toHaveLength(1);
+});
+
+test('of several topics has caught up once each is read, and keeps their offsets apart', async () => {
+  const { reader, seen, opened, assign, deliver, deliverOf } = await following({ topics: [TOPIC, 'weather'] });
+  let caughtUp = false;
+  void reader.caughtUp.then(() => (caughtUp = true));
+  assign(1);
+  await until(() => opened.length === 2, 'the lane of each is open');
+  await deliver(0, 1);
+  expect(caughtUp).toBe(false);
+  await deliverOf('weather', 0, 0);
+  await reader.caughtUp;
+  expect(seen).toEqual([0, 1, 0]);
 });

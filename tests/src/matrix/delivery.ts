@@ -17,15 +17,15 @@ const LATE_BY = 2;
 export class Copier {
   readonly #delivery = new Map<string, Delivery>();
   readonly #held = new Map<string, LogRecord[]>();
-  #tails: Tail[] = [];
+  #tail: Tail | undefined;
   readonly #copied = new Map<string, number>();
 
   private constructor(private readonly stack: TestStack) {}
 
   static async open(stack: TestStack): Promise<Copier> {
     const copier = new Copier(stack);
-    copier.#tails = await Promise.all(TOPICS.map((topic) => tail({ brokers: stack.brokers, topic, from: 'end', onRecord: (record) => copier.#note(record) })));
-    await Promise.all(copier.#tails.map(({ caughtUp }) => caughtUp));
+    copier.#tail = await tail({ brokers: stack.brokers, topics: TOPICS, from: 'end', onRecord: (record) => copier.#note(record) });
+    await copier.#tail.caughtUp;
     return copier;
   }
 
@@ -53,7 +53,7 @@ export class Copier {
   }
 
   async close(): Promise<void> {
-    await Promise.all(this.#tails.map((reader) => reader.close()));
+    await this.#tail?.close();
   }
 
   #note(record: LogRecord): void {

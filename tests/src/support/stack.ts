@@ -70,7 +70,7 @@ export class TestStack {
   /** Next offset to be read, by `topic/lane`. */
   readonly #read = new Map<string, number>();
   readonly #pools = new Map<string, pg.Pool>();
-  #tails: Tail[] = [];
+  #tail: Tail | undefined;
 
   private constructor(
     readonly stack: Stack,
@@ -108,7 +108,7 @@ export class TestStack {
     const made = new TestStack(stack, producer, admin, lent?.giveBack ?? (() => Promise.resolve()));
     try {
       await Promise.all([producer.connect(), admin.connect()]);
-      made.#tails = await Promise.all(WATCHED.map((topic) => tail({ brokers: stack.brokers, topic, from: 'beginning', onRecord: (record) => made.#note(record) })));
+      made.#tail = await tail({ brokers: stack.brokers, topics: WATCHED, from: 'beginning', onRecord: (record) => made.#note(record) });
       return made;
     } catch (error) {
       await made.stop();
@@ -121,7 +121,7 @@ export class TestStack {
   }
 
   async stop(): Promise<void> {
-    await Promise.all(this.#tails.map((reader) => reader.close()));
+    await this.#tail?.close();
     await Promise.all([this.producer.disconnect(), this.admin.disconnect(), ...[...this.#pools.values()].map((pool) => pool.end())]);
     await this.stack.stop();
     await this.giveBack();

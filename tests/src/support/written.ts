@@ -15,7 +15,7 @@ export async function everyRecord(brokers: readonly string[], names: readonly st
   await Promise.all(
     names.map(async (topic) => {
       const headersOf = (headers: object): string => JSON.stringify(Object.entries(headers).map(([name, value]) => [name, String(value)]));
-      const reader = await tail({ brokers, topic, from: 'beginning', onRecord: ({ headers, value }) => found.push({ topic, headers: headersOf(headers), value: value ?? '' }) });
+      const reader = await tail({ brokers, topics: [topic], from: 'beginning', onRecord: ({ headers, value }) => found.push({ topic, headers: headersOf(headers), value: value ?? '' }) });
       await reader.caughtUp;
       await reader.close();
     }),

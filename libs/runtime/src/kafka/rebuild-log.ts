@@ -76,7 +76,7 @@ async function readTopic(brokers: readonly string[], topic: string, onRecords: (
     });
     return handled;
   };
-  const reader = await tail({ brokers, topic, from: 'beginning', onRecord: (record) => waiting.push(record), hold: handle });
+  const reader = await tail({ brokers, topics: [topic], from: 'beginning', onRecord: (record) => waiting.push(record), hold: handle });
   try {
     await reader.caughtUp;
     await handle();

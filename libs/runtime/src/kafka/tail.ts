@@ -8,7 +8,7 @@ const RETRY_FIRST_MS = 100;
 const RETRY_MOST_MS = 5000;
 
 export interface TailOptions extends Omit<ConnectOptions, 'clientId'> {
-  readonly topic: string;
+  readonly topics: readonly string[];
   /** `last`: the last record that is there, and what follows it. */
   readonly from: 'beginning' | 'end' | 'last' | { readonly time: number } | { readonly offset: number };
   /** All lanes when absent. */
@@ -27,14 +27,15 @@ export interface Tail {
 }
 
 /**
- * Reads a topic without sharing it: every caller gets every record of the lanes named, from the
- * place named on. It commits nothing. Retried fetches may deliver nothing twice, services' own
+ * Reads topics without sharing them: every caller gets every record of the lanes named, from the
+ * place named on, in the order of its lane. It commits nothing. Retried fetches may deliver nothing twice, services' own
  * republications may: drop those by (`ce_source`, `ce_lane`, `ce_seq`).
  */
 export async function tail(options: TailOptions, createGroup: (options: LaneGroupOptions) => LaneGroup = createLaneGroup): Promise<Tail> {
   const clientId = `tail-${randomUUID()}`;
-  const next = new Map<number, number>();
-  const target = new Map<number, number>();
+  // By topic and lane.
+  const next = new Map<string, number>();
+  const target = new Map<string, number>();
   let resolveCaughtUp: () => void = () => undefined;
   let rejectCaughtUp: (error: Error) => void = () => undefined;
   const caughtUp = new Promise<void>((resolve, reject) => {
@@ -47,7 +48,7 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
     options.onError?.(error);
   };
   const check = (): void => {
-    if ([...target].every(([lane, end]) => (next.get(lane) ?? 0) >= end)) resolveCaughtUp();
+    if ([...target].every(([place, end]) => (next.get(place) ?? 0) >= end)) resolveCaughtUp();
   };
   let begun = false;
   let closed = false;
@@ -67,7 +68,7 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
     brokers: options.brokers,
     clientId,
     groupId: `holdfast.${clientId}`,
-    topics: [options.topic],
+    topics: options.topics,
     handlers: {
       onAssigned: ({ lanes }) => {
         assignments += 1;
@@ -78,8 +79,9 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
       onRevoked: () => undefined,
       onRecords: async (records) => {
         for (const record of records) {
-          if (record.offset < (next.get(record.lane) ?? 0)) continue;
-          next.set(record.lane, record.offset + 1);
+          const place = placeOf(record);
+          if (record.offset < (next.get(place) ?? 0)) continue;
+          next.set(place, record.offset + 1);
           options.onRecord(record);
         }
         await options.hold?.().catch(fail);
@@ -89,16 +91,15 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
     },
   });
   const position = async (lanes: readonly number[], current: () => boolean): Promise<void> => {
-    const offsets = await group.offsets(options.topic);
-    const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, options.from.time) : new Map<number, number>();
+    const places = (await Promise.all(options.topics.map((topic) => placesIn(group, topic, lanes, options)))).flat();
     if (!current()) return;
     begun = true;
-    for (const lane of lanes) {
-      const bounds = offsets.get(lane) ?? { first: 0, next: 0 };
-      if (!next.has(lane)) next.set(lane, startOf(options.from, bounds, byTime.get(lane)));
-      if (!target.has(lane)) target.set(lane, bounds.next);
+    for (const { start, end, ...at } of places) {
+      const place = placeOf(at);
+      if (!next.has(place)) next.set(place, start);
+      if (!target.has(place)) target.set(place, end);
     }
-    group.open(lanes.map((lane) => ({ topic: options.topic, lane, offset: next.get(lane) ?? 0 })));
+    group.open(places.map(({ topic, lane }) => ({ topic, lane, offset: next.get(placeOf({ topic, lane })) ?? 0 })));
     check();
   };
   await group.start();
@@ -111,6 +112,18 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
   };
 }
 
+const placeOf = ({ topic, lane }: { readonly topic: string; readonly lane: number }): string => `${topic}/${lane}`;
+
+/** Where reading starts in each lane of a topic, and what stands there already. */
+async function placesIn(group: LaneGroup, topic: string, lanes: readonly number[], options: TailOptions): Promise<{ topic: string; lane: number; start: number; end: number }[]> {
+  const offsets = await group.offsets(topic);
+  const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, topic, options.from.time) : new Map<number, number>();
+  return lanes.flatMap((lane) => {
+    const bounds = offsets.get(lane);
+    return bounds === undefined ? [] : [{ topic, lane, start: startOf(options.from, bounds, byTime.get(lane)), end: bounds.next }];
+  });
+}
+
 function startOf(from: TailOptions['from'], bounds: { first: number; next: number }, atTime: number | undefined): number {
   if (from === 'beginning') return bounds.first;
   if (from === 'end') return bounds.next;
@@ -119,11 +132,11 @@ function startOf(from: TailOptions['from'], bounds: { first: number; next: numbe
   return atTime === undefined || atTime < 0 ? bounds.next : atTime;
 }
 
-async function offsetsAt(options: TailOptions, time: number): Promise<Map<number, number>> {
+async function offsetsAt(options: TailOptions, topic: string, time: number): Promise<Map<number, number>> {
   const admin = connect({ brokers: options.brokers, clientId: 'tail-admin' }).admin();
   await admin.connect();
   try {
-    const entries = await admin.fetchTopicOffsetsByTimestamp(options.topic, time);
+    const entries = await admin.fetchTopicOffsetsByTimestamp(topic, time);
     return new Map(entries.map(({ partition, offset }) => [partition, Number(offset)]));
   } finally {
     await admin.disconnect();
@@ -142,7 +155,7 @@ export async function readLane(brokers: readonly string[], topic: string, lane: 
   });
   const reader = await tail({
     brokers,
-    topic,
+    topics: [topic],
     lanes: [lane],
     from: { offset: from },
     onRecord: (record) => {

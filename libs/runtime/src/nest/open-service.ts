@@ -87,7 +87,7 @@ export async function openService<State, Event extends Message, OwnStore extends
   });
   const store = makeStore(source);
   const contracts = await openContractBook({
-    open: (onRecord) => tail({ brokers, topic: topics.contracts, from: 'beginning', onRecord }),
+    open: (onRecord) => tail({ brokers, topics: [topics.contracts], from: 'beginning', onRecord }),
     ends: () => partitionEnds(brokers, topics.contracts),
   });
   const transport = new LoopTransport();

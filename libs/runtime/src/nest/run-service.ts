@@ -83,7 +83,7 @@ async function openInOrder<State, Event extends Message>(options: RunServiceOpti
 
 async function lastRecords(brokers: readonly string[], topic: string): Promise<LogRecord[]> {
   const records: LogRecord[] = [];
-  const reader = await tail({ brokers, topic, from: 'last', onRecord: (record) => records.push(record) });
+  const reader = await tail({ brokers, topics: [topic], from: 'last', onRecord: (record) => records.push(record) });
   try {
     await reader.caughtUp;
     return records;

@@ -30,7 +30,7 @@ export async function kafkaLog(brokers: readonly string[], clientId: string): Pr
   const writer: LogWriter = await createWriter({ brokers, clientId });
   return {
     publish: (records) => writer.publish(records),
-    tail: ({ lane, ...options }) => tail({ brokers, topic: topics.runEvents, lanes: [lane], ...options }),
+    tail: ({ lane, ...options }) => tail({ brokers, topics: [topics.runEvents], lanes: [lane], ...options }),
     laneOf: (run) => laneOf(run, partitions),
     close: () => writer.close(),
   };

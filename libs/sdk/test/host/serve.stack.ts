@@ -40,7 +40,7 @@ beforeEach(async () => {
   fired = new Map();
   results = await tail({
     brokers,
-    topic: topics.toolResults,
+    topics: [topics.toolResults],
     from: 'end',
     onRecord: (record) => {
       if (!record.key?.startsWith(pool)) return;

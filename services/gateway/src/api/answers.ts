@@ -71,7 +71,7 @@ export class Answers {
   }
 
   async #follow(topic: string): Promise<void> {
-    const reader = await tail({ brokers: this.brokers, topic, from: 'end', onRecord: (record) => this.#tell(record), onError: (error) => this.#again(topic, error) });
+    const reader = await tail({ brokers: this.brokers, topics: [topic], from: 'end', onRecord: (record) => this.#tell(record), onError: (error) => this.#again(topic, error) });
     if (this.#stopped) return reader.close();
     this.#tails.set(topic, reader);
     await reader.caughtUp;
