@@ -40,7 +40,7 @@ const keep = `import { writeFileSync } from 'node:fs';
 import { script } from ${JSON.stringify(pathToFileURL(at('main.js')).href)};
 process.on('exit', () => writeFileSync(${JSON.stringify(at('main.cjs.compiled'))}, script.createCachedData()));`;
 const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('HOLDFAST_')));
-const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', keep], { env, encoding: 'utf8' });
+const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', keep], { env, encoding: 'utf8', timeout: 60_000 });
 await stat(at('main.cjs.compiled')).catch(() => {
   throw new Error(`${dist}/main.js could not be run to be compiled: ${stderr}`);
 });
