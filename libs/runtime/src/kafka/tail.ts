@@ -114,7 +114,7 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
 
 const placeOf = ({ topic, lane }: { readonly topic: string; readonly lane: number }): string => `${topic}/${lane}`;
 
-/** Where reading starts in each lane of a topic, and what stands there already. */
+/** Where reading starts in each lane of a topic, and what stands there already; another topic may have more lanes than it. */
 async function placesIn(group: LaneGroup, topic: string, lanes: readonly number[], options: TailOptions): Promise<{ topic: string; lane: number; start: number; end: number }[]> {
   const offsets = await group.offsets(topic);
   const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, topic, options.from.time) : new Map<number, number>();
