@@ -1,4 +1,5 @@
 import 'reflect-metadata';
+import 'typeorm'; // Here, so that it is compiled before (ADR 27); who opens a database elsewhere loads it then.
 import { randomUUID } from 'node:crypto';
 import { Module, type DynamicModule, type INestMicroservice } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { DataSource, type MigrationInterface } from 'typeorm';
+import type { DataSource, MigrationInterface } from 'typeorm';
 import { journalMigrations } from './schema.js';
 
 /** bigint as a number: versions, fences and positions compare as numbers. One past 2^53 is refused, never rounded. */
@@ -52,7 +52,9 @@ export async function openDatabase(options: DatabaseOptions): Promise<DataSource
 const migrationsFor = ({ journal, migrations = [] }: DatabaseOptions): readonly (new () => MigrationInterface)[] => [...(journal === false ? [] : journalMigrations), ...migrations];
 
 async function connected(options: DatabaseOptions): Promise<DataSource> {
-  const source = new DataSource({
+  // Workers and commands, which have no database of ours, do without its half of their start.
+  const typeorm = await import('typeorm');
+  const source = new typeorm.DataSource({
     type: 'postgres',
     url: options.url,
     migrations: [...migrationsFor(options)],
