@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { copyFile, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
 /**
@@ -36,11 +36,8 @@ try {
 await copyFile(fileURLToPath(new URL('start-compiled.mjs', import.meta.url)), at('main.js'));
 await rm(at('main.cjs.compiled'), { force: true });
 // Started without any settings it loads all that it needs, and ends for want of them: that is what it compiles at each start.
-const keep = `import { writeFileSync } from 'node:fs';
-import { script } from ${JSON.stringify(pathToFileURL(at('main.js')).href)};
-process.on('exit', () => writeFileSync(${JSON.stringify(at('main.cjs.compiled'))}, script.createCachedData()));`;
 const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('HOLDFAST_')));
-const { stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', keep], { env, encoding: 'utf8', timeout: 60_000 });
+const { stderr } = spawnSync(process.execPath, [at('main.js'), '--keep-compiled'], { env, encoding: 'utf8', timeout: 60_000 });
 await stat(at('main.cjs.compiled')).catch(() => {
   throw new Error(`${dist}/main.js could not be run to be compiled: ${stderr}`);
 });

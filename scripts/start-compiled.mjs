@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { createRequire, Module } from 'node:module';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -9,16 +9,19 @@ import { Script } from 'node:vm';
  * takes half the time. V8 refuses what another version of it has written, and compiles the program as usual.
  */
 const file = fileURLToPath(new URL('main.cjs', import.meta.url));
+const kept = `${file}.compiled`;
 
 function compiled() {
   try {
-    return readFileSync(`${file}.compiled`);
+    return readFileSync(kept);
   } catch {
     return undefined;
   }
 }
 
-export const script = new Script(Module.wrap(readFileSync(file, 'utf8')), { filename: file, cachedData: compiled() });
+const script = new Script(Module.wrap(readFileSync(file, 'utf8')), { filename: file, cachedData: compiled() });
+// By the build alone.
+if (process.argv[2] === '--keep-compiled') process.on('exit', () => writeFileSync(kept, script.createCachedData()));
 
 const program = { exports: {} };
 script.runInThisContext()(program.exports, createRequire(file), program, file, path.dirname(file));

@@ -36,8 +36,8 @@ export interface RunningGateway {
   close(): Promise<void>;
 }
 
-/** The gateway's whole process: settings, topics, database, read models, HTTP. */
-export async function serveGateway(settings: GatewaySettings): Promise<RunningGateway> {
+/** The gateway's whole process: settings, topics, database, read models, HTTP. `consolePages`: the folder of the console's, where no setting names another. */
+export async function serveGateway(settings: GatewaySettings, consolePages: string): Promise<RunningGateway> {
   const brokers = settings.HOLDFAST_BROKERS.split(',').map((broker) => broker.trim());
   const instance = settings.HOLDFAST_INSTANCE ?? `gateway-${randomUUID().slice(0, 8)}`;
   const log = openLog('gateway', instance, settings.HOLDFAST_LOG_LEVEL);
@@ -54,7 +54,7 @@ export async function serveGateway(settings: GatewaySettings): Promise<RunningGa
   app.use(helmet({ contentSecurityPolicy: { useDefaults: false, directives: CSP }, strictTransportSecurity: false, crossOriginEmbedderPolicy: false }));
   // Numbers that a double can't hold and such are refused by the protocol’s own reader, so a body stays text here.
   app.use(express.text({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false, defaultCharset: 'utf-8' }));
-  serveConsole(app, settings.HOLDFAST_CONSOLE);
+  serveConsole(app, settings.HOLDFAST_CONSOLE ?? consolePages);
   const views = app.get(Views);
   const hooks = openHooks(settings, database, brokers, log);
   const answers = app.get(Answers);

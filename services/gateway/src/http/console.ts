@@ -1,6 +1,5 @@
 import { existsSync } from 'node:fs';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import type { NestExpressApplication } from '@nestjs/platform-express';
 import express, { type NextFunction, type Request, type Response } from 'express';
 
@@ -11,7 +10,7 @@ const NO_PAGE = /^\/(v1|healthz|readyz|metrics)(\/|$)/;
 const FILE = /^\/(assets\/.*|[^/]*\.[^/]*)$/;
 
 /** The console's built pages, where they are; any other address is one of its own, too. */
-export function serveConsole(app: NestExpressApplication, folder = fileURLToPath(new URL('../../../../console/dist', import.meta.url))): void {
+export function serveConsole(app: NestExpressApplication, folder: string): void {
   const index = path.join(folder, 'index.html');
   if (!existsSync(index)) return;
   const files = express.static(folder, { index: false, redirect: false, setHeaders: (response, file) => void response.setHeader('cache-control', file.includes(`${path.sep}assets${path.sep}`) ? 'public, max-age=31536000, immutable' : 'no-cache') });
