@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Ground } from './ground.js';
-import { loadOf, underLoad, type Case } from './load.js';
+import { loadOf, underLoad, type Case, type Disturbed } from './load.js';
 import { notRun, type Row } from './table.js';
 
 const run = promisify(execFile);
@@ -22,6 +22,8 @@ const FULL = /No space left on device|could not extend file/;
 /** What each call carries, so that the ledger's journal soon needs room. */
 const PAD_BYTES = 12 * 1024;
 const TABLESPACE_BYTES = 24 * 1024 * 1024;
+/** Less than those runs write. */
+const ROOM_BYTES = 512 * 1024;
 
 /** An outage lasts as long as it lasts: what is waited for here is time itself. */
 const lasting = (ms: number): Promise<void> => pause(ms);
@@ -133,7 +135,7 @@ async function exhausted(ground: Ground, name: string): Promise<Row> {
   }
 }
 
-/** The ledger's database on a small file system of its own, which is then filled to the last byte. */
+/** The ledger's database on a small file system of its own, which is filled but for the room of some runs. */
 async function diskFull(ground: Ground, name: string): Promise<Row> {
   const { postgres, dir } = ground.stack.stack;
   if (postgres === undefined) return notRun(name, 'the database server is not ours');
@@ -156,13 +158,15 @@ async function diskFull(ground: Ground, name: string): Promise<Row> {
   try {
     await admin.query(`create tablespace tiny location '${place}'`);
     await move('tiny');
-    return await underLoad(ground, name, loadOf('disk-full', { pad: randomBytes(PAD_BYTES).toString('hex') }, 60), async () => {
-      const before = await complaints(ground, FULL);
-      await fill(path.join(place, 'filler'));
+    const before = await complaints(ground, FULL);
+    // Before the runs begin, and with room for some of them: how far they have come when it is full is not a matter of moments.
+    await fill(path.join(place, 'filler'), ROOM_BYTES);
+    const disturb = async (): Promise<Disturbed> => {
       await ground.until('the ledger meets the full disk', async () => (await complaints(ground, FULL)) > before);
       await rm(path.join(place, 'filler'));
       return { since: Date.now(), manualActs: 1 };
-    });
+    };
+    return await underLoad(ground, name, loadOf('disk-full', { pad: randomBytes(PAD_BYTES).toString('hex') }, 60), disturb, { share: 0 });
   } finally {
     await rm(path.join(place, 'filler'), { force: true });
     await move('pg_default');
@@ -172,7 +176,7 @@ async function diskFull(ground: Ground, name: string): Promise<Row> {
   }
 }
 
-async function fill(file: string): Promise<void> {
+async function fill(file: string, roomBytes: number): Promise<void> {
   const handle = await open(file, 'w');
   try {
     for (const bytes of [64 * 1024, 4096]) {
@@ -185,6 +189,7 @@ async function fill(file: string): Promise<void> {
         if (full) break;
       }
     }
+    await handle.truncate(Math.max(0, (await handle.stat()).size - roomBytes));
   } finally {
     await handle.close();
   }
