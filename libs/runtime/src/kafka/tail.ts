@@ -114,13 +114,13 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
 
 const placeOf = ({ topic, lane }: { readonly topic: string; readonly lane: number }): string => `${topic}/${lane}`;
 
-/** Where reading starts in each lane of a topic, and what stands there already; another topic may have more lanes than it. */
+/** Where reading starts in each lane of a topic, and what stands there already. */
 async function placesIn(group: LaneGroup, topic: string, lanes: readonly number[], options: TailOptions): Promise<{ topic: string; lane: number; start: number; end: number }[]> {
   const offsets = await group.offsets(topic);
   const byTime = typeof options.from === 'object' && 'time' in options.from ? await offsetsAt(options, topic, options.from.time) : new Map<number, number>();
-  return lanes.flatMap((lane) => {
-    const bounds = offsets.get(lane);
-    return bounds === undefined ? [] : [{ topic, lane, start: startOf(options.from, bounds, byTime.get(lane)), end: bounds.next }];
+  return lanes.map((lane) => {
+    const bounds = offsets.get(lane) ?? { first: 0, next: 0 };
+    return { topic, lane, start: startOf(options.from, bounds, byTime.get(lane)), end: bounds.next };
   });
 }
 
