@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 /**
- * `npm run report`: runs the simulation, the mutants and the crash matrix, and writes
+ * `npm run report`: runs the simulation, the mutants, the small worlds and the crash matrix, and writes
  * docs/reliability-report.md from what they say. Nothing in it is written by hand.
  *
  *   --seeds 1..10000   seeds of the simulation
@@ -14,7 +14,7 @@ import { parseArgs } from 'node:util';
  *   --short            outages of seconds
  *   --matrix FILE      take an earlier result of `npm run crash-matrix -- --out FILE` instead of running it; several
  *                      where parts were run apart
- *   --skip WORD        leave out simulate or mutants; may be repeated
+ *   --skip WORD        leave out simulate, mutants or explore; may be repeated
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const REPORT = path.join(ROOT, 'docs/reliability-report.md');
@@ -51,6 +51,12 @@ async function mutants() {
   if (scripts.mutants === undefined) return 'Not run: there are no mutants in this version.\n';
   if (values.skip.includes('mutants')) return 'Not run: they were left out of this report.\n';
   return told(await command('mutants'), 200);
+}
+
+async function explored() {
+  if (scripts.explore === undefined) return 'Not run: there are no small worlds in this version.\n';
+  if (values.skip.includes('explore')) return 'Not run: they were left out of this report.\n';
+  return told(await command('explore'), 100);
 }
 
 const told = ({ line, text, code }, lines) => `\`${line}\` ended with ${code}. It said${text.split('\n').length > lines ? ' (last lines)' : ''}:\n\n\`\`\`\n${text.split('\n').slice(-lines).join('\n')}\n\`\`\`\n`;
@@ -157,7 +163,7 @@ async function versions() {
   ]);
 }
 
-const [simulated, mutated, crashed] = [await simulation(), await mutants(), await matrix()];
+const [simulated, mutated, small, crashed] = [await simulation(), await mutants(), await explored(), await matrix()];
 await writeFile(
   REPORT,
   `# Reliability report
@@ -172,6 +178,9 @@ ${simulated}
 ## Mutants
 
 ${mutated}
+## Small worlds
+
+${small}
 ## Crash matrix
 
 ${matrixPart(crashed)}

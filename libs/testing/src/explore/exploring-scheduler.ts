@@ -1,14 +1,35 @@
-import { hash32 } from '../sim/chance.js';
-import { Scheduler, type About, type Owner } from '../sim/scheduler.js';
+import { createHash } from 'node:crypto';
+import { Scheduler, type About, type Owner, type Reader } from '../sim/scheduler.js';
+
+/** A question that changes nothing, with every answer that it could have had since it was asked. */
+interface Read {
+  readonly look: () => unknown;
+  readonly hear: (answer: unknown) => void;
+  readonly answers: Map<string, unknown>;
+}
 
 interface Pending {
   readonly at: number;
-  /** The same event has the same label in every order in which it can come about. */
-  readonly label: string;
+  /** How long it was to wait when it was made, milliseconds. */
+  readonly forMs: number;
+  readonly name: string;
   readonly owner: Owner | null;
   readonly happen: () => void;
   readonly about: About;
+  /** Those that were asked in one breath: they are answered together. */
+  readonly reads: Read[];
   cancelled: boolean;
+  /** Held up: it may arrive at any moment, and time passes meanwhile. */
+  held: boolean;
+}
+
+/** What the product's code in a process has heard: all of it, in its order and at its times. */
+interface Code {
+  heard: string;
+  /** How much it has asked since. */
+  asked: number;
+  /** What it reads in this breath. */
+  reading: Pending | null;
 }
 
 /** Something that may happen at any moment, once: a rebalance, a republication. */
@@ -18,46 +39,99 @@ export interface Action {
   readonly act: () => void;
 }
 
-/** Chooses among `count` ways; `state` names where the world stands. Returns null to give this way up. */
-export type Choose = (count: number, state: string | null) => number | null;
+/** Chooses among `count` ways; `state` names where the world stands, where that has a name. Returns null to give this way up. */
+export type Choose = (count: number, state: (() => string) | null) => number | null;
 
-const long = (text: string): string => `${hash32(text).toString(36)}${hash32(`${text}.`).toString(36)}`;
+/** What the orders are taken from. */
+export interface Explorable {
+  readonly choose: Choose;
+  readonly actions: () => readonly Action[];
+  /** Where everything stands that is no code of the product's, in words. */
+  readonly standing: () => string;
+  /** How many messages may be held up while time passes. */
+  readonly holds: () => number;
+}
+
+type End = 'over' | 'empty' | 'late';
+
+/** A timer that waits for longer belongs to what goes on for ever: signs of life, patience with a silent group. */
+const FAR_MS = 5000;
+
+const short = (text: string): string => createHash('sha1').update(text).digest('base64url').slice(0, 20);
+
+/** What an answer says, in words: two that say the same are the same to whoever hears them. */
+const inWords = (value: unknown): string => JSON.stringify(value, (_, part: unknown) => (part instanceof Map || part instanceof Set ? [...(part as Iterable<unknown>)] : part instanceof Error ? part.message : part)) ?? '';
+
+/** Every way to take one from each. */
+const oneOfEach = <T>(lists: readonly (readonly T[])[]): T[][] => lists.reduce<T[][]>((ways, list) => ways.flatMap((way) => list.map((one) => [...way, one])), [[]]);
 
 /**
- * Orders chosen from outside: whatever has been sent may arrive next. Time passes only when nothing
- * is under way. What each part of the world has lived through, in order, is its history; two ways
- * to the same histories are the same state, since every part follows from what it has lived through.
+ * Orders chosen from outside: whatever is under way may arrive next, whatever is due may fire next,
+ * and what was read may be what held at any moment since it was asked. Time passes only when nothing
+ * is under way but what was held up. A state is where the simulated servers stand, what is under way,
+ * and everything that the product's code in each process has heard: what it is follows from that.
  */
-export class ExploringScheduler extends Scheduler {
+export class ExploringScheduler extends Scheduler implements Reader {
   #pending: Pending[] = [];
-  readonly #histories = new Map<string, string>();
-  #doing: readonly string[] = ['outside'];
-  #made = 0;
+  readonly #codes = new Map<Owner, Code>();
   readonly #acted = new Set<string>();
+  #held = 0;
 
-  constructor(
-    private readonly choose: Choose,
-    private readonly actions: () => readonly Action[],
-  ) {
+  constructor(private readonly explorable: Explorable) {
     super();
   }
 
+  override get reader(): Reader {
+    return this;
+  }
+
   override at(time: number, owner: Owner | null, happen: () => void, about: About = {}): () => void {
-    this.#made += 1;
-    const label = long(`${this.#doing.map((part) => this.#historyOf(part)).join()}/${this.#made}`);
-    const pending: Pending = { at: Math.max(time, this.now), label, owner, happen, about, cancelled: false };
-    this.#pending.push(pending);
+    const pending = this.#add(time, owner, happen, about);
     return () => {
       pending.cancelled = true;
     };
   }
 
-  /** Something was chosen inside a happening: it belongs to the history of who did it. */
-  note(what: string): void {
-    this.#live(this.#doing, what);
+  read<T>(owner: Owner, { name, unheard }: { readonly name: string; readonly unheard: boolean }, look: () => T, hear: (answer: T) => void): void {
+    const code = this.#codeOf(owner);
+    let pending = unheard ? null : code.reading;
+    if (pending === null) {
+      pending = this.#add(this.now, owner, () => undefined, { name, unheard });
+      if (!unheard) code.reading = pending;
+    }
+    pending.reads.push({ look, hear: hear as (answer: unknown) => void, answers: new Map() });
   }
 
-  override run(over: () => boolean, until: number): Promise<'over' | 'empty' | 'late'> {
+  override latency(): number {
+    return 1;
+  }
+
+  override nameFor(owner: Owner): string {
+    const code = this.#codeOf(owner);
+    code.asked += 1;
+    return `${code.heard}/${code.asked}`;
+  }
+
+  override nameOf(asked: string, answer: unknown): string {
+    return `${asked}=${short(inWords(answer))}`;
+  }
+
+  override tell(owner: Owner, what: () => string): void {
+    const code = this.#codeOf(owner);
+    Object.assign(code, { heard: short(`${code.heard}|${this.now}|${what()}`), asked: 0, reading: null } satisfies Code);
+  }
+
+  /** Nothing is under way, and nothing may come: time alone goes on. */
+  isStill(): boolean {
+    return this.#possible().length === 0 && this.#live().every(({ about, held }) => about.timer === true && !held);
+  }
+
+  /** The product's code waits for nothing that is near. */
+  isIdle(): boolean {
+    return this.#live().every(({ owner, about, forMs }) => owner === null || about.unheard === true || forMs >= FAR_MS);
+  }
+
+  override run(over: () => boolean, until: number): Promise<End> {
     return new Promise((resolve, reject) => {
       const step = (): void => {
         try {
@@ -73,57 +147,101 @@ export class ExploringScheduler extends Scheduler {
     });
   }
 
-  #step(until: number): 'over' | 'empty' | 'late' | null {
-    this.#pending = this.#pending.filter(({ cancelled, owner }) => !cancelled && owner?.alive !== false);
-    const soon = this.#pending.find(({ about }) => about.soon === true);
+  #step(until: number): End | null {
+    const live = this.#live();
+    const isDue = ({ about, at }: Pending): boolean => about.timer !== true || at <= this.now;
+    const soon = live.find((pending) => pending.about.soon === true && isDue(pending));
     if (soon !== undefined) return this.#happen(soon);
-    const messages = this.#pending.filter(({ about }) => about.timer !== true);
-    const possible = this.actions().filter(({ name, isPossible }) => !this.#acted.has(name) && isPossible?.() !== false);
-    if (messages.length === 0 && possible.length === 0) {
-      const [next] = this.#pending.sort((a, b) => a.at - b.at);
-      if (next === undefined) return 'empty';
-      if (next.at > until) return 'late';
-      return this.#happen(next);
-    }
-    // Where nothing is under way, an action may also wait for time to pass.
-    const waits = messages.length === 0 && this.#pending.length > 0 ? 1 : 0;
-    const choice = this.choose(messages.length + possible.length + waits, this.#state());
-    if (choice === null) return 'over';
-    const message = messages[choice];
-    if (message !== undefined) return this.#happen(message);
-    const action = possible[choice - messages.length];
-    if (action === undefined) {
-      const [next] = this.#pending.sort((a, b) => a.at - b.at);
-      return next === undefined || next.at > until ? 'late' : this.#happen(next);
-    }
-    this.#acted.add(action.name);
-    this.#do(['outside'], action.name, action.act);
-    return null;
+    this.#look(live);
+    const ready = live.filter((pending) => !pending.held && isDue(pending));
+    const held = live.filter((pending) => pending.held);
+    const waiting = live.filter((pending) => !isDue(pending));
+    const ways: (() => 'late' | null)[] = [
+      ...[...ready, ...held].flatMap((pending) => this.#arrivals(pending)),
+      ...this.#possible().map((action) => () => this.#act(action)),
+      ...(ready.length === 0 && waiting.length > 0 ? [() => this.#wait(waiting, until)] : []),
+      ...(this.#held < this.explorable.holds() ? ready.filter(({ about }) => about.timer !== true && about.unheard !== true).map((pending) => () => this.#hold(pending)) : []),
+    ];
+    const [only] = ways;
+    if (only === undefined) return 'empty';
+    if (ways.length === 1) return only();
+    const choice = this.explorable.choose(ways.length, () => this.#state());
+    return choice === null ? 'over' : (ways[choice] ?? only)();
   }
 
-  #happen(pending: Pending): null {
+  #add(time: number, owner: Owner | null, happen: () => void, about: About): Pending {
+    const name = about.name ?? (owner === null ? undefined : this.nameFor(owner));
+    if (name === undefined) throw new Error('what happens of itself in an explored world needs a name');
+    const at = Math.max(time, this.now);
+    const pending: Pending = { at, forMs: at - this.now, name, owner, happen, about, reads: [], cancelled: false, held: false };
+    this.#pending.push(pending);
+    return pending;
+  }
+
+  #live(): Pending[] {
+    this.#pending = this.#pending.filter(({ cancelled, owner }) => !cancelled && owner?.alive !== false);
+    return this.#pending;
+  }
+
+  #possible(): Action[] {
+    return this.explorable.actions().filter(({ name, isPossible }) => !this.#acted.has(name) && isPossible?.() !== false);
+  }
+
+  /** Notes what each question would be answered now. */
+  #look(live: readonly Pending[]): void {
+    for (const { reads } of live) {
+      for (const { look, answers } of reads) {
+        const answer = look();
+        const words = inWords(answer);
+        if (!answers.has(words)) answers.set(words, answer);
+      }
+    }
+  }
+
+  #arrivals(pending: Pending): (() => null)[] {
+    const { reads } = pending;
+    if (reads.length === 0) return [() => this.#happen(pending)];
+    return oneOfEach(reads.map(({ answers }) => [...answers])).map((answers) => () => this.#happen(pending, answers));
+  }
+
+  #happen(pending: Pending, answers: readonly (readonly [string, unknown])[] = []): null {
+    const { owner, about, name, reads } = pending;
     this.#pending.splice(this.#pending.indexOf(pending), 1);
-    if (pending.about.timer === true) this.now = Math.max(this.now, pending.at);
     this.steps += 1;
-    this.#do([...(pending.owner === null ? [] : [pending.owner.name]), ...(pending.about.in ?? [])], pending.label, pending.happen);
+    if (owner !== null && about.unheard !== true) this.tell(owner, () => [name, ...answers.map(([words]) => words)].join());
+    pending.happen();
+    reads.forEach(({ hear }, index) => hear(answers[index]?.[1]));
     return null;
   }
 
-  #do(parts: readonly string[], label: string, happen: () => void): void {
-    this.#doing = parts.length === 0 ? ['network'] : parts;
-    this.#made = 0;
-    this.#live(this.#doing, label);
-    happen();
+  #act({ name, act }: Action): null {
+    this.#acted.add(name);
+    act();
+    return null;
   }
 
-  #live(parts: readonly string[], label: string): void {
-    const joined = parts.length === 1 ? label : `${label}+${parts.map((part) => this.#historyOf(part)).join()}`;
-    for (const part of parts) this.#histories.set(part, long(`${this.#historyOf(part)}|${joined}`));
+  #wait(waiting: readonly Pending[], until: number): 'late' | null {
+    const next = Math.min(...waiting.map(({ at }) => at));
+    if (next > until) return 'late';
+    this.now = next;
+    return null;
   }
 
-  #historyOf = (part: string): string => this.#histories.get(part) ?? part;
+  #hold(pending: Pending): null {
+    pending.held = true;
+    this.#held += 1;
+    return null;
+  }
+
+  #codeOf(owner: Owner): Code {
+    let code = this.#codes.get(owner);
+    if (code === undefined) this.#codes.set(owner, (code = { heard: owner.name, asked: 0, reading: null }));
+    return code;
+  }
 
   #state(): string {
-    return [...this.#histories].map(([part, history]) => `${part}=${history}`).sort().join(' ') + [...this.#acted].sort().join();
+    const codes = [...this.#codes].filter(([{ alive }]) => alive).map(([{ name }, { heard }]) => `${name}=${heard}`).sort();
+    const pending = this.#pending.map(({ name, about, at, held, reads }) => `${name}${about.timer === true ? `@${at}` : ''}${held ? ' held' : ''}${reads.map(({ answers }) => [...answers.keys()].sort().join('|')).join()}`).sort();
+    return short(`${this.now}\n${codes.join()}\n${pending.join()}\n${[...this.#acted].sort().join()}\n${this.#held}\n${this.explorable.standing()}`);
   }
 }

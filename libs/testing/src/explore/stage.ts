@@ -1,5 +1,5 @@
 import type { ToolDefinition } from '@holdfast/sdk';
-import { tools } from '../sim/agents.js';
+import { probeOf, settledTools } from '../sim/settling.js';
 import { Cluster, type ClusterOptions } from '../sim/cluster.js';
 import type { FaultPlan, SiteFault } from '../sim/faults.js';
 import type { SimProcess } from '../sim/process.js';
@@ -17,33 +17,51 @@ export interface Stage {
   readonly scheduler: ExploringScheduler;
   readonly cluster: Cluster;
   readonly world: FakeWorld;
+  /** Nothing more will happen by itself: no host waits for anything. */
+  isAtRest(): boolean;
+  /** Nothing more will happen by itself that matters: services look about for ever, and say nothing. */
+  isSilent(): boolean;
   /** From here on every order is gone through; before, the first one is taken. */
   begin(): void;
 }
 
 const SESSION_MS = 3000;
+/** For so long faults may come; then all has time to come right. */
+const FAULTS_MS = 3000;
+/** Longer than anything that a service or worker does late. */
+const SILENT_MS = 1500;
 
 /** A small world whose every order is chosen. */
-export function stage(choose: Choose, options: Pick<ClusterOptions, 'instances' | 'agents'> & { readonly tool: string; readonly budgets: readonly Budget[]; readonly actions: (stage: Stage) => readonly Action[] }): Stage {
+export function stage(choose: Choose, options: Pick<ClusterOptions, 'instances' | 'agents'> & { readonly tool: string; readonly budgets: readonly Budget[]; /** How many messages may be held up while time passes. */ readonly holds?: number; /** How long after the beginning what may come may come, milliseconds. */ readonly windowMs: number; readonly actions: (stage: Stage) => readonly Action[] }): Stage {
   let exploring = false;
   const pick: Choose = (count, state) => (exploring ? choose(count, state) : 0);
-  const scheduler = new ExploringScheduler(pick, () => (exploring ? options.actions(made) : []));
+  let since = -Infinity;
+  const isOpen = (): boolean => scheduler.now < since + options.windowMs;
+  const scheduler: ExploringScheduler = new ExploringScheduler({
+    choose: pick,
+    actions: () => (isOpen() ? options.actions(made) : []),
+    holds: () => (isOpen() ? (options.holds ?? 0) : 0),
+    standing: () => [cluster.standing(), made.world.standing(), ...options.budgets.map(({ left }) => left)].join('\n'),
+  });
   const plan: FaultPlan = {
     timed: [],
     at: ({ site, process }) => {
-      if (!exploring) return null;
+      if (scheduler.now >= since + FAULTS_MS) return null;
       const ways = options.budgets.flatMap((budget) => (budget.left > 0 && budget.at(site, process) ? budget.kinds.map((kind) => ({ kind, budget })) : []));
       if (ways.length === 0) return null;
       const way = ways[(pick(ways.length + 1, null) ?? 0) - 1];
-      scheduler.note(`${site}: ${way?.kind ?? 'nothing'}`);
       if (way !== undefined) way.budget.left -= 1;
       return way?.kind ?? null;
     },
   };
   const toolsOf = (process: SimProcess): ToolDefinition[] =>
-    tools
+    settledTools
       .filter(({ name }) => name === options.tool)
-      .map((tool) => ({ ...tool, execute: (args, context) => made.world.call(process, { name: tool.name, effect: tool.effect, granted: tool.effect === 'irreversible' }, args as { n: number }, context) }));
+      .map(({ probe, ...tool }) => ({
+        ...tool,
+        probe: probe === null ? null : { ...probe, ask: (args, context) => made.world.probe(process, { name: tool.name, sealing: probeOf(tool.name) === 'sealing' }, args as { n: number }, context) },
+        execute: (args, context) => made.world.call(process, { name: tool.name, effect: tool.effect, granted: tool.effect === 'irreversible' }, args as { n: number }, context),
+      }));
   const cluster: Cluster = new Cluster({
     seed: 'explore',
     plan,
@@ -62,8 +80,11 @@ export function stage(choose: Choose, options: Pick<ClusterOptions, 'instances' 
     scheduler,
     cluster,
     world: new FakeWorld(cluster.core),
+    isAtRest: () => scheduler.isStill() && scheduler.isIdle() && cluster.areGroupsSettled(),
+    isSilent: () => scheduler.isStill() && scheduler.now >= cluster.log.lastAppendAt + SILENT_MS && cluster.areGroupsSettled(),
     begin: () => {
       exploring = true;
+      since = scheduler.now;
     },
   };
   return made;

@@ -90,6 +90,18 @@ export class Cluster {
     this.core.onDied = (process) => this.#died(process);
   }
 
+  /** Where its servers and the simulated parts of its processes stand, in words. */
+  standing(): string {
+    const processes = this.slots.flatMap(({ name, running }) => (running?.process.alive === true ? [name, ...running.process.parts.map((part) => part())] : []));
+    return [this.log.standing(), ...Object.values(this.databases).map((database) => database.standing()), ...[...this.#coordinators.values()].map((coordinator) => coordinator.standing()), ...processes].join('\n');
+  }
+
+  /** Each group has just the members that are alive. */
+  areGroupsSettled(): boolean {
+    const alive = (kind: ProcessKind): number => this.slots.filter((slot) => slot.kind === kind && slot.running?.process.alive === true).length;
+    return [...this.#coordinators.values()].every((coordinator) => coordinator.isSettled(alive(SERVICES.find((service) => coordinator.id === `holdfast.${service}`) ?? 'worker')));
+  }
+
   coordinator(groupId: string): Coordinator {
     let known = this.#coordinators.get(groupId);
     const sessionMs = this.#options.sessionMs ?? SESSION_MS;
@@ -115,7 +127,7 @@ export class Cluster {
     const chance = new Chance(`${this.core.seed}/start`);
     for (const slot of this.slots) {
       const afterMs = slot.kind === 'worker' && slot.name !== 'worker-1' ? chance.between(0, this.#options.staggerMs ?? 0) : 0;
-      scheduler.at(BEGINNING + 1 + afterMs, null, () => this.#start(slot));
+      scheduler.at(BEGINNING + 1 + afterMs, null, () => this.#start(slot), { name: `${slot.name} starts` });
     }
     for (const fault of plan.timed) scheduler.at(BEGINNING + fault.ms, null, () => this.#happen(fault));
   }

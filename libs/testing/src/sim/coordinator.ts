@@ -50,6 +50,17 @@ export class Coordinator {
     });
   }
 
+  /** Where it stands, in words. */
+  standing(): string {
+    const members = [...this.#members.values()].map((member) => [member.id, member.held, member.seenAt, member.watched, member.joining !== null]);
+    return JSON.stringify([this.id, this.generation, this.#rebalancing, this.#count, members, [...this.committed], [...this.#owners]]);
+  }
+
+  /** Nobody is on the way in or out, and it has so many members. */
+  isSettled(members: number): boolean {
+    return !this.#rebalancing && this.#members.size === members;
+  }
+
   /** Whether another member has been given a lane that this process had. */
   isAnothers(lane: number, process: string): boolean {
     const owner = this.#owners.get(lane);
@@ -59,6 +70,11 @@ export class Coordinator {
   /** Time has leapt: nobody is thought silent for it. */
   leapt(byMs: number): void {
     for (const member of this.#members.values()) member.seenAt += byMs;
+  }
+
+  /** Counts a process's member out, alive as it may be: it was not heard in time. */
+  countOut(process: string): void {
+    for (const id of this.#members.keys()) if (id.startsWith(`${process}/`)) this.leave(id);
   }
 
   leave(memberId: string): void {
@@ -97,7 +113,7 @@ export class Coordinator {
   /** Looks at a member when its session would be over. */
   #watch(member: Member, seenAt: number): void {
     member.watched = true;
-    this.core.scheduler.at(seenAt + this.sessionTimeoutMs, null, () => this.#expire(member), { timer: true, in: ['coordinator'] });
+    this.core.scheduler.at(seenAt + this.sessionTimeoutMs, null, () => this.#expire(member), { timer: true, name: `${this.id} watches ${member.id}` });
   }
 
   #expire(member: Member): void {
@@ -120,12 +136,12 @@ export class Coordinator {
       this.#cancelDeadline = scheduler.at(scheduler.now + this.rebalanceTimeoutMs, null, () => {
         for (const [id, { joining }] of this.#members) if (joining === null) this.#members.delete(id);
         this.#complete();
-      }, { timer: true, in: ['coordinator'] });
+      }, { timer: true, name: `${this.id} waits for members of ${this.generation + 1}` });
     }
     // A moment for others that start at once, as `group.initial.rebalance.delay.ms`.
     this.core.scheduler.at(this.core.scheduler.now + 5, null, () => {
       if (this.#rebalancing && [...this.#members.values()].every(({ joining }) => joining !== null)) this.#complete();
-    }, { in: ['coordinator'] });
+    }, { soon: true, name: `${this.id} looks who has come for ${this.generation + 1}` });
   }
 
   #complete(): void {

@@ -8,6 +8,8 @@ interface Fetcher {
   readonly topic: string;
   readonly lane: number;
   position: number;
+  /** Which of those that this member has opened. */
+  readonly no: number;
   /** A fetch is under way, or what it brought is being taken. */
   busy: boolean;
 }
@@ -38,10 +40,12 @@ export class SimLaneGroup implements LaneGroup {
   /** Counts joins: what belongs to an earlier one is void. */
   #era = 0;
   #running = false;
+  #opened = 0;
 
   constructor(parts: SimLaneGroupParts) {
     this.#parts = parts;
     this.sessionTimeoutMs = parts.coordinator.sessionTimeoutMs;
+    parts.process.parts.push(() => JSON.stringify([this.#memberId, this.#membership, this.#held, this.#lanes, this.#heartbeatSentAt, this.#era, this.#running, this.#opened, [...this.#fetchers]]));
   }
 
   async start(): Promise<void> {
@@ -66,7 +70,8 @@ export class SimLaneGroup implements LaneGroup {
   open(positions: readonly { topic: string; lane: number; offset: number }[]): void {
     for (const { topic, lane, offset } of positions) {
       if (!this.#lanes.includes(lane) || this.#membership === null) continue;
-      const fetcher: Fetcher = { topic, lane, position: offset, busy: false };
+      this.#opened += 1;
+      const fetcher: Fetcher = { topic, lane, position: offset, no: this.#opened, busy: false };
       this.#fetchers.set(`${topic}/${lane}`, fetcher);
       this.#fetch(fetcher);
     }
@@ -77,6 +82,7 @@ export class SimLaneGroup implements LaneGroup {
     return process.ask({
       site: 'group',
       server: 'coordinator',
+      reads: true,
       apply: () => new Map(lanes.map((lane) => [lane, coordinator.committed.get(`${topic}/${lane}`) ?? { offset: null, metadata: '' }])),
     });
   }
@@ -86,7 +92,7 @@ export class SimLaneGroup implements LaneGroup {
     return process.ask({
       site: 'group',
       server: 'broker',
-      places: [topic],
+      reads: true,
       apply: () => new Map(Array.from({ length: log.partitions }, (_, lane) => [lane, { first: 0, next: log.lane(topic, lane).length }])),
     });
   }
@@ -110,7 +116,11 @@ export class SimLaneGroup implements LaneGroup {
   }
 
   heartbeatAgeMs(): number | null {
-    return this.#heartbeatSentAt === null ? null : this.#parts.process.core.scheduler.now - this.#heartbeatSentAt;
+    const { process } = this.#parts;
+    const { scheduler } = process.core;
+    const ageMs = this.#heartbeatSentAt === null ? null : scheduler.now - this.#heartbeatSentAt;
+    scheduler.tell(process, () => `heartbeat ${ageMs ?? 'none'}`);
+    return ageMs;
   }
 
   async #leave(): Promise<void> {
@@ -149,6 +159,7 @@ export class SimLaneGroup implements LaneGroup {
     this.#lanes = lanes;
     this.#fetchers.clear();
     this.#parts.process.core.trace(this.#parts.process.name, () => `is ${memberId} in generation ${generation} with lanes ${lanes.join(',')}, retained ${retained.join(',')}`);
+    this.#parts.process.core.scheduler.tell(this.#parts.process, () => `assigned ${memberId} ${generation} ${lanes.join()}, retained ${retained.join()}`);
     this.#parts.handlers.onAssigned({ membership, lanes, retained });
     this.#beat(this.#era);
   }
@@ -158,6 +169,7 @@ export class SimLaneGroup implements LaneGroup {
     if (this.#membership === null) return;
     this.#membership = null;
     this.#fetchers.clear();
+    this.#parts.process.core.scheduler.tell(this.#parts.process, () => 'revoked');
     this.#parts.handlers.onRevoked();
   }
 
@@ -166,8 +178,9 @@ export class SimLaneGroup implements LaneGroup {
     const membership = this.#held?.membership;
     if (era !== this.#era || !this.#running || membership === undefined) return;
     const sentAt = process.core.scheduler.now;
-    const again = (): void => void process.clock.after(this.sessionTimeoutMs / 6, () => this.#beat(era));
-    process.ask({ site: 'heartbeat', server: 'coordinator', apply: () => coordinator.heartbeat(membership) }).then(
+    const { scheduler } = process.core;
+    const again = (): void => void scheduler.at(scheduler.now + this.sessionTimeoutMs / 6, process, () => this.#beat(era), { timer: true, soon: true, unheard: true, name: `${process.name} beats again in ${era}` });
+    process.ask({ site: 'heartbeat', server: 'coordinator', unheard: `beats in ${era}`, reads: true, apply: () => coordinator.heartbeat(membership) }).then(
       (answer) => {
         if (era !== this.#era) return;
         if (answer === 'ok') {
@@ -192,21 +205,25 @@ export class SimLaneGroup implements LaneGroup {
     if (log.lane(topic, lane).length <= fetcher.position) return log.onGrowth(topic, lane, () => this.#fetch(fetcher));
     fetcher.busy = true;
     const { scheduler } = process.core;
+    const name = `${process.name} fetches ${topic}/${lane} from ${fetcher.position} (${fetcher.no})`;
+    const look = (): ReturnType<SimLog['lane']> => log.lane(topic, lane).slice(fetcher.position, fetcher.position + FETCH_MAX);
+    if (scheduler.reader !== null) return scheduler.reader.read(process, { name, unheard: true }, look, (records) => void this.#deliver(fetcher, records));
     scheduler.at(scheduler.now + process.latency(), null, () => {
       if (process.core.isOut('broker')) {
         fetcher.busy = false;
         scheduler.at(scheduler.now + RETRY_MS, process, () => this.#fetch(fetcher), { timer: true });
         return;
       }
-      const records = log.lane(topic, lane).slice(fetcher.position, fetcher.position + FETCH_MAX);
+      const records = look();
       scheduler.at(scheduler.now + process.latency(), process, () => void this.#deliver(fetcher, records));
-    }, { in: [topic] });
+    });
   }
 
   async #deliver(fetcher: Fetcher, records: ReturnType<SimLog['lane']>): Promise<void> {
     const polled = this.#membership;
     if (polled === null || this.#fetchers.get(`${fetcher.topic}/${fetcher.lane}`) !== fetcher) return;
     fetcher.position += records.length;
+    this.#parts.process.core.scheduler.tell(this.#parts.process, () => JSON.stringify(records));
     await this.#parts.handlers.onRecords(records, polled);
     fetcher.busy = false;
     this.#fetch(fetcher);

@@ -2,6 +2,7 @@ import { topics } from '@holdfast/protocol';
 import type { LogRecord, LogWriter, Outgoing } from '@holdfast/runtime';
 import { laneOf } from '@holdfast/runtime/kafka';
 import type { Core } from './core.js';
+import { Digests } from './digests.js';
 import type { Site } from './faults.js';
 import type { SimProcess } from './process.js';
 
@@ -13,6 +14,7 @@ export class SimLog {
   readonly #waiting = new Map<string, (() => void)[]>();
   readonly #watchers: Appended[] = [];
   readonly #lanes = new Map<string, number>();
+  readonly #digests = new Digests();
   /** When a record was last written. */
   lastAppendAt = 0;
 
@@ -37,6 +39,11 @@ export class SimLog {
 
   topic(topic: string): LogRecord[] {
     return Array.from({ length: this.partitions }, (_, lane) => this.lane(topic, lane)).flat();
+  }
+
+  /** What it holds, in words: one for each partition, whatever its length. */
+  standing(): string {
+    return [...this.#topics].flatMap(([topic, lanes]) => lanes.map((records, lane) => `${topic}/${lane}=${this.#digests.upTo(`${topic}/${lane}`, records)}`)).join();
   }
 
   /** Tells of every record as it is written. */
@@ -78,7 +85,7 @@ export class SimLog {
     return {
       publish: (records) => {
         const copy = records.slice();
-        return process.ask({ site: siteOf(process, copy), server: 'broker', places: [...new Set(copy.map(({ topic }) => topic))], texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
+        return process.ask({ site: siteOf(process, copy), server: 'broker', texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
       },
       close: () => Promise.resolve(),
     };
@@ -86,7 +93,7 @@ export class SimLog {
 
   /** Reads a stretch of a partition. */
   read(process: SimProcess, topic: string, lane: number, from: number, to: number): Promise<LogRecord[]> {
-    return process.ask({ site: 'group', server: 'broker', places: [topic], apply: () => this.lane(topic, lane).slice(from, to) });
+    return process.ask({ site: 'group', server: 'broker', reads: true, apply: () => this.lane(topic, lane).slice(from, to) });
   }
 
   /** Follows a whole topic from its beginning, as the contract book does. */
@@ -99,12 +106,12 @@ export class SimLog {
       waiting.push(...records);
       scheduler.at(scheduler.now + 1, process, () => {
         for (const record of waiting.splice(0)) if (!closed) onRecord(record);
-      });
+      }, { name: `${process.name} follows ${topic} to ${records.map(({ lane, offset, headers }) => `${lane}/${offset} ${String(headers['ce_id'])}`).join()}` });
     };
     const known = this.topic(topic);
     deliver(known);
     this.#watchers.push((record) => record.topic === topic && process.alive && deliver([record]));
-    const caughtUp = new Promise<void>((resolve) => void scheduler.at(scheduler.now + 1, process, resolve));
+    const caughtUp = new Promise<void>((resolve) => void scheduler.at(scheduler.now + 1, process, resolve, { name: `${process.name} has followed ${topic} to ${known.length}` }));
     return {
       close: () => {
         closed = true;

@@ -25,8 +25,10 @@ export interface Ask<T> {
   readonly server: string;
   /** The messages that it is about; asked only when a fault may meet it. */
   readonly texts?: () => Iterable<string>;
-  /** Parts of the server that it reads or writes; absent: the server as a whole. */
-  readonly places?: readonly string[];
+  /** What it is called where the process's code hears nothing of it. */
+  readonly unheard?: string;
+  /** It changes nothing at the server, or nothing but when its asker was seen last. */
+  readonly reads?: boolean;
   /** What it does at the server. */
   readonly apply: () => T | Promise<T>;
 }
@@ -42,6 +44,8 @@ export class SimProcess {
   readonly clock: Clock;
   readonly #asks = new Map<Site, number>();
   readonly #onDeath: (() => void)[] = [];
+  /** Where each simulated part of it stands, in words. */
+  readonly parts: (() => string)[] = [];
 
   constructor(
     readonly core: Core,
@@ -71,7 +75,7 @@ export class SimProcess {
 
   /** Time of one way, milliseconds. */
   latency(): number {
-    return this.chance.between(0.3, 3);
+    return this.core.scheduler.latency(this.chance);
   }
 
   /** A fault at this ask, if one is planned. */
@@ -82,7 +86,7 @@ export class SimProcess {
   }
 
   /** Asks a server over the network. */
-  ask<T>({ site, server, places = [server], texts, apply }: Ask<T>): Promise<T> {
+  ask<T>({ site, server, unheard, texts, reads = false, apply }: Ask<T>): Promise<T> {
     if (!this.alive) return never();
     const fault = this.fault(site, texts);
     if (fault === 'crash_before') {
@@ -92,23 +96,27 @@ export class SimProcess {
     const { scheduler } = this.core;
     const go = fault === 'slow' ? SLOW_MS : this.latency();
     const back = this.latency();
+    const name = `${unheard === undefined ? scheduler.nameFor(this) : `${this.name} ${unheard}`} ${site} ${fault ?? ''}`;
+    const about = unheard === undefined ? {} : { unheard: true };
+    const { reader } = scheduler;
+    if (reader !== null && reads) return new Promise<T>((resolve) => reader.read(this, { name, unheard: unheard !== undefined }, apply, resolve as (answer: T | Promise<T>) => void));
     return new Promise<T>((resolve, reject) => {
-      const hear = (delayMs: number, what: () => void): void => void scheduler.at(scheduler.now + delayMs, this, what);
-      const fail = (delayMs: number, message: string): void => hear(delayMs, () => reject(new SimFailure(message)));
+      const hear = (delayMs: number, said: unknown, what: () => void): void => void scheduler.at(scheduler.now + delayMs, this, what, { ...about, name: scheduler.nameOf(name, said) });
+      const fail = (delayMs: number, message: string): void => hear(delayMs, message, () => reject(new SimFailure(message)));
       const arrive = (answer: (value: T) => void): void => {
         try {
           const value = apply();
-          if (value instanceof Promise) value.then(answer, (error: unknown) => hear(back, () => reject(error instanceof Error ? error : new Error(String(error)))));
+          if (value instanceof Promise) value.then(answer, (error: unknown) => hear(back, error, () => reject(error instanceof Error ? error : new Error(String(error)))));
           else answer(value);
         } catch (error) {
-          hear(back, () => reject(error instanceof Error ? error : new Error(String(error))));
+          hear(back, error, () => reject(error instanceof Error ? error : new Error(String(error))));
         }
       };
       if (fault === 'refused') return fail(go + back, `${site}: the connection was refused`);
       if (fault === 'late') {
         const heardMs = this.core.plan.lateHeardMs ?? TIMEOUT_MS;
         fail(heardMs, `${site}: no answer in time`);
-        scheduler.at(scheduler.now + this.chance.between(this.core.plan.lateAfterMs ?? heardMs, this.core.plan.lateWithinMs ?? LATE_MS), null, () => arrive(() => undefined), { in: places });
+        scheduler.at(scheduler.now + this.chance.between(this.core.plan.lateAfterMs ?? heardMs, this.core.plan.lateWithinMs ?? LATE_MS), null, () => arrive(() => undefined), { name: `${name} late` });
         return;
       }
       scheduler.at(scheduler.now + go, null, () => {
@@ -117,9 +125,9 @@ export class SimProcess {
         arrive((value) => {
           if (fault === 'crash_after') this.crash(`after ${site}`);
           else if (fault === 'lost_ack') fail(TIMEOUT_MS, `${site}: the answer was lost`);
-          else hear(back, () => resolve(value));
+          else hear(back, value, () => resolve(value));
         });
-      }, { in: places });
+      }, { ...about, name });
     });
   }
 }

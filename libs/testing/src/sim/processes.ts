@@ -70,7 +70,7 @@ function startLoop<State, Event extends Message>(around: Surroundings, process: 
   const boot = async (): Promise<void> => {
     const contracts = await openContractBook({
       open: (onRecord) => Promise.resolve(log.follow(process, topics.contracts, onRecord)),
-      ends: () => process.ask({ site: 'group', server: 'broker', apply: () => new Map(Array.from({ length: log.partitions }, (_, lane) => [lane, log.lane(topics.contracts, lane).length])) }),
+      ends: () => process.ask({ site: 'group', server: 'broker', reads: true, apply: () => new Map(Array.from({ length: log.partitions }, (_, lane) => [lane, log.lane(topics.contracts, lane).length])) }),
     });
     const service = serviceOf(contracts);
     loop = new Loop<State, Event>({

@@ -1,4 +1,5 @@
 import TinyQueue from 'tinyqueue';
+import type { Chance } from './chance.js';
 
 /** Whose event it is; null: the network's or a server's. */
 export interface Owner {
@@ -8,13 +9,15 @@ export interface Owner {
   readonly frozenUntil: number;
 }
 
-/** What a happening is, besides when. */
+/** What a happening is, besides when: for those that explore orders. */
 export interface About {
-  /** Parts of servers that it reads or writes. */
-  readonly in?: readonly string[];
+  /** Tells it from everything else that may be under way; absent, its owner's code has asked for it. */
+  readonly name?: string;
+  /** Its owner's code hears nothing of it. */
+  readonly unheard?: boolean;
   /** Waits for time to pass, not for a message to arrive. */
   readonly timer?: boolean;
-  /** A macrotask of its owner, as soon as what it is doing is done. */
+  /** As soon as what is being done is done, before any message arrives. */
   readonly soon?: boolean;
 }
 
@@ -24,6 +27,12 @@ interface Happening {
   readonly owner: Owner | null;
   readonly happen: () => void;
   cancelled: boolean;
+}
+
+/** How those that explore orders have a question answered that changes nothing. */
+export interface Reader {
+  /** Has it answered at some moment, with what held at some moment before. `unheard`: the owner's code hears nothing of it. */
+  read<T>(owner: Owner, about: { readonly name: string; readonly unheard: boolean }, look: () => T, hear: (answer: T) => void): void;
 }
 
 /** Where virtual time begins: epoch milliseconds. */
@@ -50,6 +59,31 @@ export class Scheduler {
     return () => {
       happening.cancelled = true;
     };
+  }
+
+  /** Present where orders are explored. */
+  get reader(): Reader | null {
+    return null;
+  }
+
+  /** How long one way takes, milliseconds. */
+  latency(chance: Chance): number {
+    return chance.between(0.3, 3);
+  }
+
+  /** A name for what a process's code asks now. Time alone decides here, so nothing is named. */
+  nameFor(_owner: Owner): string {
+    return '';
+  }
+
+  /** A name for an answer to what was asked. */
+  nameOf(_asked: string, _answer: unknown): string {
+    return '';
+  }
+
+  /** Notes that a process's code hears something, in the midst of what it hears nothing of by itself. */
+  tell(_owner: Owner, _what: () => string): void {
+    // Time alone decides here.
   }
 
   /** When something next happens; Infinity when nothing will. */

@@ -1,5 +1,6 @@
 import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Shelved, Store } from '@holdfast/runtime';
 import type { Core } from './core.js';
+import { Digests } from './digests.js';
 import { SimFailure, type SimProcess } from './process.js';
 
 const LOCK_TIMEOUT_MS = 5000;
@@ -18,6 +19,7 @@ export class SimDatabase {
   readonly agenda = new Map<string, AgendaEntry & { lane: number }>();
   readonly shelf = new Map<string, Shelved & { lane: number }>();
   readonly #streams = new Map<string, JournalRow[]>();
+  readonly #digests = new Digests();
   readonly #locks = new Map<string, { holder: Transaction; waiting: (() => void)[] }>();
   /** Told of each transaction that is committed. */
   onCommit: (rows: readonly JournalRow[]) => void = () => undefined;
@@ -28,6 +30,13 @@ export class SimDatabase {
     readonly core: Core,
     readonly name: string,
   ) {}
+
+  /** What it holds, in words. */
+  standing(): string {
+    const journal = [...this.journal].map(([lane, rows]) => [lane, this.#digests.upTo(String(lane), rows)]);
+    const locks = [...this.#locks].map(([key, { holder, waiting }]) => [key, holder.keys, holder.open, waiting.length]);
+    return JSON.stringify([this.name, journal, [...this.progress.values()], [...this.shared], [...this.agenda], [...this.shelf], locks]);
+  }
 
   take(lanes: readonly number[]): Progress[] {
     this.onTake(lanes);
@@ -98,7 +107,7 @@ export class SimDatabase {
       if (!transaction.open) throw new SimFailure('canceling statement due to lock timeout', '55P03');
       this.#locks.set(key, { holder: transaction, waiting: [] });
     }
-    scheduler.at(scheduler.now + IDLE_IN_TRANSACTION_MS, null, () => this.end(transaction), { timer: true, in: [`store.${this.name}`] });
+    scheduler.at(scheduler.now + IDLE_IN_TRANSACTION_MS, null, () => this.end(transaction), { timer: true, name: `${this.name} waits for who locked ${transaction.keys.join()}` });
     return transaction;
   }
 
@@ -112,7 +121,7 @@ export class SimDatabase {
         lock.waiting.splice(lock.waiting.indexOf(resolve), 1);
         this.end(transaction);
         resolve();
-      }, { timer: true, in: [`store.${this.name}`] });
+      }, { timer: true, name: `${this.name} lets ${transaction.keys.join()} wait for ${key}` });
     });
   }
 
@@ -206,6 +215,6 @@ export class SimStore implements Store {
   }
 
   #ask<T>(site: 'store.take' | 'store.read' | 'store.lock' | 'store.commit', apply: () => T | Promise<T>, texts?: () => Iterable<string>): Promise<T> {
-    return this.process.ask({ site, server: `store.${this.database.name}`, apply, ...(texts === undefined ? {} : { texts }) });
+    return this.process.ask({ site, server: `store.${this.database.name}`, reads: site === 'store.read', apply, ...(texts === undefined ? {} : { texts }) });
   }
 }

@@ -67,6 +67,7 @@ export class FakeWorld {
     const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
+    const name = `${scheduler.nameFor(process)} ${tool.name} ${fault ?? ''}`;
     const takes = (behaviour.does === 'apply' ? behaviour.afterMs : 0) + process.latency() + (fault === 'slow' ? process.chance.pick([700, 1500]) : 0);
     return new Promise((resolve, reject) => {
       scheduler.at(scheduler.now + takes, null, () => {
@@ -87,8 +88,8 @@ export class FakeWorld {
             case 'doubt':
               return reject(new MayHaveApplied('nobody can say'));
           }
-        });
-      });
+        }, { name: scheduler.nameOf(name, [firing.voided, behaviour]) });
+      }, { name });
     });
   }
 
@@ -101,14 +102,20 @@ export class FakeWorld {
       return new Promise(() => undefined);
     }
     const { scheduler } = this.core;
+    const name = `${scheduler.nameFor(process)} probe ${fault ?? ''}`;
     return new Promise((resolve) => {
       scheduler.at(scheduler.now + process.latency() + (fault === 'slow' ? 1500 : 0), null, () => {
         const answer = this.#look(tool, args.n, context);
         this.core.trace('world', () => `${tool.name} ${context.run}/${context.step} asked about attempt ${context.attempt}: ${answer.status}`);
         if (fault === 'crash_after') return process.crash(`after it asked ${tool.name}`);
-        scheduler.at(scheduler.now + process.latency(), process, () => resolve(answer));
-      });
+        scheduler.at(scheduler.now + process.latency(), process, () => resolve(answer), { name: scheduler.nameOf(name, answer) });
+      }, { name });
     });
+  }
+
+  /** What it has seen, in words. */
+  standing(): string {
+    return JSON.stringify([this.inFlight, this.#probes, [...this.byKey], [...this.#sealed]]);
   }
 
   /** What a person finds who looks. */
