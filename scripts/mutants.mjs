@@ -11,7 +11,7 @@ import { parseArgs, promisify } from 'node:util';
  * must pass the same seeds. A mutant that no seed catches fails the command.
  *
  *   npm run mutants [-- --only NAME,NAME] [--seeds-max 2000] [--jobs 2]
- *   npm run mutants -- --explore STATES   by the small worlds instead, so many states of each: says who is caught there; fails nobody
+ *   npm run mutants -- --explore STATES [--worlds REGEX]   by the small worlds instead, so many states of each: says who is caught there
  */
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const PATCHES = path.join(ROOT, 'libs/testing/mutants');
@@ -19,7 +19,7 @@ const WORK = path.join(ROOT, '.holdfast/mutants');
 const PACKAGES = ['libs/kernel', 'libs/protocol', 'libs/runtime', 'libs/sdk', 'libs/testing', 'services/orchestrator', 'services/ledger', 'services/reconciliation', 'services/compensation'];
 const run = promisify(execFile);
 
-const { values } = parseArgs({ options: { only: { type: 'string' }, 'seeds-max': { type: 'string', default: '2000' }, jobs: { type: 'string', default: '2' }, explore: { type: 'string' } } });
+const { values } = parseArgs({ options: { only: { type: 'string' }, 'seeds-max': { type: 'string', default: '2000' }, jobs: { type: 'string', default: '2' }, explore: { type: 'string' }, worlds: { type: 'string', default: '' } } });
 const seedsMax = Number(values['seeds-max']);
 const names = (await readdir(PATCHES)).filter((name) => name.endsWith('.patch')).map((name) => name.slice(0, -'.patch'.length)).filter((name) => values.only === undefined || values.only.split(',').includes(name));
 if (names.length === 0) throw new Error(`no mutant ${values.only ?? ''} in libs/testing/mutants`);
@@ -55,7 +55,7 @@ async function hunt(copy, seeds) {
 
 /** The first small world in which something is wrong. */
 async function explored(copy, states) {
-  const { stdout } = await run(process.execPath, ['--max-semi-space-size=64', path.join(copy, 'libs/testing/dist/explore-worlds.js'), '--states-max', states, '--first'], { maxBuffer: 16 * 1024 * 1024 }).catch((error) => (error.code === 1 ? error : Promise.reject(error)));
+  const { stdout } = await run(process.execPath, ['--max-semi-space-size=64', path.join(copy, 'libs/testing/dist/explore-worlds.js'), '--states-max', states, '--only', values.worlds, '--first'], { maxBuffer: 16 * 1024 * 1024 }).catch((error) => (error.code === 1 ? error : Promise.reject(error)));
   const lines = stdout.split('\n');
   const at = lines.findIndex((line) => line.startsWith('  '));
   return at === -1 ? { caughtAt: null, violation: '' } : { caughtAt: lines[at - 1].replace(/:.*/, ''), violation: lines[at].trim() };

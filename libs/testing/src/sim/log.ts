@@ -106,12 +106,12 @@ export class SimLog {
       waiting.push(...records);
       scheduler.at(scheduler.now + 1, process, () => {
         for (const record of waiting.splice(0)) if (!closed) onRecord(record);
-      }, { name: `${process.name} follows ${topic} to ${records.map(({ lane, offset, headers }) => `${lane}/${offset} ${String(headers['ce_id'])}`).join()}` });
+      }, { name: scheduler.nameOf(`${process.name} follows ${topic}`, records) });
     };
     const known = this.topic(topic);
     deliver(known);
     this.#watchers.push((record) => record.topic === topic && process.alive && deliver([record]));
-    const caughtUp = new Promise<void>((resolve) => void scheduler.at(scheduler.now + 1, process, resolve, { name: `${process.name} has followed ${topic} to ${known.length}` }));
+    const caughtUp = new Promise<void>((resolve) => void scheduler.at(scheduler.now + 1, process, resolve, { name: scheduler.nameOf(`${process.name} has followed ${topic}`, known.length) }));
     return {
       close: () => {
         closed = true;
