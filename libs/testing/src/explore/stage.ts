@@ -31,22 +31,32 @@ const FAULTS_MS = 3000;
 /** Longer than anything that a service or worker does late. */
 const SILENT_MS = 1500;
 
+export interface StageOptions extends Pick<ClusterOptions, 'instances' | 'agents'> {
+  readonly tool: string;
+  readonly budgets: readonly Budget[];
+  readonly actions: readonly Action[];
+  /** How many messages may be held up while time passes. */
+  readonly holds?: number;
+  /** How long after the beginning an action may come, and a message be held up, milliseconds. */
+  readonly windowMs: number;
+}
+
 /** A small world whose every order is chosen. */
-export function stage(choose: Choose, options: Pick<ClusterOptions, 'instances' | 'agents'> & { readonly tool: string; readonly budgets: readonly Budget[]; /** How many messages may be held up while time passes. */ readonly holds?: number; /** How long after the beginning what may come may come, milliseconds. */ readonly windowMs: number; readonly actions: (stage: Stage) => readonly Action[] }): Stage {
-  let exploring = false;
-  const pick: Choose = (count, state) => (exploring ? choose(count, state) : 0);
-  let since = -Infinity;
-  const isOpen = (): boolean => scheduler.now < since + options.windowMs;
+export function stage(choose: Choose, options: StageOptions): Stage {
+  /** When the exploring began; null: not yet. */
+  let since: number | null = null;
+  const isWithin = (ms: number): boolean => since !== null && scheduler.now < since + ms;
+  const pick: Choose = (count, state) => (since === null ? 0 : choose(count, state));
   const scheduler: ExploringScheduler = new ExploringScheduler({
     choose: pick,
-    actions: () => (isOpen() ? options.actions(made) : []),
-    holds: () => (isOpen() ? (options.holds ?? 0) : 0),
+    actions: () => (isWithin(options.windowMs) ? options.actions : []),
+    holds: () => (isWithin(options.windowMs) ? (options.holds ?? 0) : 0),
     standing: () => [cluster.standing(), made.world.standing(), ...options.budgets.map(({ left }) => left)].join('\n'),
   });
   const plan: FaultPlan = {
     timed: [],
     at: ({ site, process }) => {
-      if (scheduler.now >= since + FAULTS_MS) return null;
+      if (!isWithin(FAULTS_MS)) return null;
       const ways = options.budgets.flatMap((budget) => (budget.left > 0 && budget.at(site, process) ? budget.kinds.map((kind) => ({ kind, budget })) : []));
       if (ways.length === 0) return null;
       const way = ways[(pick(ways.length + 1, null) ?? 0) - 1];
@@ -83,7 +93,6 @@ export function stage(choose: Choose, options: Pick<ClusterOptions, 'instances' 
     isAtRest: () => scheduler.isStill() && scheduler.isIdle() && cluster.areGroupsSettled(),
     isSilent: () => scheduler.isStill() && scheduler.now >= cluster.log.lastAppendAt + SILENT_MS && cluster.areGroupsSettled(),
     begin: () => {
-      exploring = true;
       since = scheduler.now;
     },
   };

@@ -17,8 +17,9 @@ export async function threeSteps(choose: Choose, { steps, crashes }: { readonly 
     agents: () => [interpreter(() => program, () => ({ onWork: () => undefined, onCallback: () => undefined, newWords: () => '' }))],
     budgets: [{ kinds: ['crash_before', 'crash_after'], at: (site, process) => process.startsWith('worker-1') && (site === 'publish.intents' || site === 'fire.local'), left: crashes ? 1 : 0 }],
     windowMs: WINDOW_MS,
-    actions: () => [{ name: 'worker-1 is counted out', act: () => cluster.coordinator(`holdfast.workers.${DEFAULT_POOL}`).countOut('worker-1#1') }],
+    actions: [{ name: 'worker-1 is counted out', act: () => cluster.coordinator(`holdfast.workers.${DEFAULT_POOL}`).countOut('worker-1#1') }],
   });
+  world.isUnasked = true;
   cluster.startOne('orchestrator-1');
   cluster.startOne('worker-1');
   await scheduler.run(() => false, BEGINNING + 200);

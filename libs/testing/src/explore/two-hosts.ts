@@ -46,8 +46,11 @@ export interface TwoHostsOptions {
   readonly holds: number;
 }
 
-/** Two hosts, irreversible attempts, and whatever may befall them: each attempt fires at most once, and what a probe has found stays so. */
-export async function twoHosts(choose: Choose, { tasks, rebalance, crashes, loses, republishes, asks, holds }: TwoHostsOptions): Promise<readonly string[]> {
+/**
+ * Two hosts, irreversible attempts, and whatever may befall them: each attempt fires at most once, and what a probe has
+ * found stays so. `onEnd` is told who fired each task in the end.
+ */
+export async function twoHosts(choose: Choose, { tasks, rebalance, crashes, loses, republishes, asks, holds }: TwoHostsOptions, onEnd: (firedBy: readonly string[]) => void = () => undefined): Promise<readonly string[]> {
   const budgets: Budget[] = [
     { kinds: ['crash_before', 'crash_after'], at: (site) => site === 'offset.commit' || site === 'fire.granted' || site === 'publish.results' || site === 'probe', left: crashes ? 1 : 0 },
     { kinds: ['lost_ack'], at: (site) => site === 'offset.commit', left: loses ? 1 : 0 },
@@ -65,7 +68,7 @@ export async function twoHosts(choose: Choose, { tasks, rebalance, crashes, lose
     budgets,
     windowMs: WINDOW_MS,
     holds,
-    actions: () => [
+    actions: [
       ...(rebalance === 'counted out' ? [{ name: 'worker-1 is counted out', act: () => cluster.coordinator(GROUP).countOut('worker-1#1') }] : []),
       ...(rebalance === 'joins' ? [{ name: 'worker-2 joins', act: () => cluster.startOne('worker-2') }] : []),
       ...Array.from({ length: tasks - 1 }, (_, index) => ({ name: `task ${index + 2} is published`, isPossible: () => published === index + 1, act: () => publish([task(index + 2)]) })),
@@ -73,6 +76,7 @@ export async function twoHosts(choose: Choose, { tasks, rebalance, crashes, lose
       ...(asks ? [{ name: 'the ledger asks', isPossible: () => published === tasks, act: () => publish([question(tasks + 1)]) }] : []),
     ],
   });
+  world.isUnasked = !asks;
   cluster.startOne('worker-1');
   await scheduler.run(() => false, BEGINNING + 100);
   if (rebalance === 'counted out') {
@@ -85,6 +89,7 @@ export async function twoHosts(choose: Choose, { tasks, rebalance, crashes, lose
   judge(cluster, world);
   // Who dies, or never hears of its commit, leaves an unknown behind.
   if (!crashes && !loses && holds === 0) judgeLeft(cluster, world, Math.min(published, tasks));
+  onEnd(Array.from({ length: tasks }, (_, index) => world.byKey.get(keyOf(String(index + 1)))?.[0]?.process ?? 'nobody'));
   return cluster.core.violations;
 }
 

@@ -32,7 +32,7 @@ export async function twoInstances(choose: Choose, { requests, takenOver, crashe
       { kinds: ['lost_ack'], at: (site) => site === 'store.commit' || site === 'publish', left: loses ? 1 : 0 },
     ],
     windowMs: WINDOW_MS,
-    actions: () => (takenOver ? [{ name: 'ledger-1 is counted out', act: () => cluster.coordinator('holdfast.ledger').countOut('ledger-1#1') }] : [{ name: 'ledger-2 joins', act: () => cluster.startOne('ledger-2') }]),
+    actions: takenOver ? [{ name: 'ledger-1 is counted out', act: () => cluster.coordinator('holdfast.ledger').countOut('ledger-1#1') }] : [{ name: 'ledger-2 joins', act: () => cluster.startOne('ledger-2') }],
   });
   const [charge] = tools.filter(({ name }) => name === 'card.charge');
   if (charge === undefined) throw new Error('no tool card.charge');

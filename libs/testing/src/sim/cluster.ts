@@ -1,5 +1,5 @@
 import { absent, evolve, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
-import { encodeHeaders, RunId, StartRun, topics, type EffectClass, type Json, type Named } from '@holdfast/protocol';
+import { encodeHeaders, DEFAULT_POOL, RunId, runTasks, StartRun, toolTasks, topics, type EffectClass, type Json, type Named, type Pool } from '@holdfast/protocol';
 import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
@@ -41,6 +41,7 @@ interface Slot {
 }
 
 const SESSION_MS = 3000;
+const POOL = DEFAULT_POOL as Pool;
 const RESTARTS_AFTER_MS = 100;
 const RESTARTS_WITHIN_MS = 5000;
 /** Longer than whatever goes on by itself in a world at rest: heartbeats, sessions, idle turns. */
@@ -85,6 +86,9 @@ export class Cluster {
         for (const { key: operation, effect, tool } of data.calls ?? (data.call === undefined ? [] : [data.call])) this.core.effects.learn(operation, effect, tool.name);
       }
     });
+    const present = SERVICES.filter((service) => (instances[service] ?? 0) > 0);
+    const read = new Set([...present.flatMap((service) => [...STREAMS[service].reads, topics.contracts]), runTasks(POOL), toolTasks(POOL)]);
+    this.log.isUnread = (topic) => !read.has(topic);
     this.slots = ([...SERVICES, 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] ?? 0 }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
     this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), irreversibleConcurrency: 4, ...options };
     this.core.onDied = (process) => this.#died(process);

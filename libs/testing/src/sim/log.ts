@@ -15,6 +15,8 @@ export class SimLog {
   readonly #watchers: Appended[] = [];
   readonly #lanes = new Map<string, number>();
   readonly #digests = new Digests();
+  /** Whether nobody in this world ever reads a topic. */
+  isUnread: (topic: string) => boolean = () => false;
   /** When a record was last written. */
   lastAppendAt = 0;
 
@@ -85,7 +87,7 @@ export class SimLog {
     return {
       publish: (records) => {
         const copy = records.slice();
-        return process.ask({ site: siteOf(process, copy), server: 'broker', texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
+        return process.ask({ site: siteOf(process, copy), server: 'broker', unseen: copy.every(({ topic }) => this.isUnread(topic)), texts: () => copy.map(({ value }) => value), apply: () => this.append(copy) });
       },
       close: () => Promise.resolve(),
     };

@@ -29,6 +29,8 @@ export interface Ask<T> {
   readonly unheard?: string;
   /** It changes nothing at the server, or nothing but when its asker was seen last. */
   readonly reads?: boolean;
+  /** Nobody else in its world looks at what it does: when it does it, matters to nobody. */
+  readonly unseen?: boolean;
   /** What it does at the server. */
   readonly apply: () => T | Promise<T>;
 }
@@ -86,7 +88,7 @@ export class SimProcess {
   }
 
   /** Asks a server over the network. */
-  ask<T>({ site, server, unheard, texts, reads = false, apply }: Ask<T>): Promise<T> {
+  ask<T>({ site, server, unheard, texts, reads = false, unseen = false, apply }: Ask<T>): Promise<T> {
     if (!this.alive) return never();
     const fault = this.fault(site, texts);
     if (fault === 'crash_before') {
@@ -127,7 +129,7 @@ export class SimProcess {
           else if (fault === 'lost_ack') fail(TIMEOUT_MS, `${site}: the answer was lost`);
           else hear(back, value, () => resolve(value));
         });
-      }, { ...about, name });
+      }, { ...about, name, soon: unseen && fault === null });
     });
   }
 }

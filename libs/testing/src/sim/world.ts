@@ -37,6 +37,8 @@ const APPLIES: Behaviour = { does: 'apply', afterMs: 0 };
 export class FakeWorld {
   readonly firings: Firing[] = [];
   readonly byKey = new Map<string, Firing[]>();
+  /** No probe is ever asked: when a call takes effect, matters to nobody. */
+  isUnasked = false;
   /** Calls that have not ended yet. */
   inFlight = 0;
   /** Told of each call before anything else. */
@@ -89,7 +91,7 @@ export class FakeWorld {
               return reject(new MayHaveApplied('nobody can say'));
           }
         }, { name: scheduler.nameOf(name, [firing.voided, behaviour]) });
-      }, { name });
+      }, { name, soon: this.isUnasked && fault === null });
     });
   }
 
