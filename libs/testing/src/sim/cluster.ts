@@ -87,7 +87,7 @@ export class Cluster {
       }
     });
     const present = SERVICES.filter((service) => (instances[service] ?? 0) > 0);
-    const read = new Set([...present.flatMap((service) => [...STREAMS[service].reads, topics.contracts]), runTasks(POOL), toolTasks(POOL)]);
+    const read = new Set([...present.flatMap((service) => [...STREAMS[service].reads, topics.contracts]), ...(instances.worker > 0 ? [runTasks(POOL), toolTasks(POOL)] : [])]);
     this.log.isUnread = (topic) => !read.has(topic);
     this.slots = ([...SERVICES, 'worker'] as const).flatMap((kind) => Array.from({ length: instances[kind] ?? 0 }, (_, index): Slot => ({ name: `${kind}-${index + 1}`, kind, count: 0, running: null })));
     this.#around = { core: this.core, log: this.log, databases: this.databases, coordinator: (id) => this.coordinator(id), irreversibleConcurrency: 4, ...options };
