@@ -150,9 +150,9 @@ export class ExploringScheduler extends Scheduler implements Reader {
   #step(until: number): End | null {
     const live = this.#live();
     const isDue = ({ about, at }: Pending): boolean => about.timer !== true || at <= this.now;
+    this.#look(live);
     const soon = live.find((pending) => pending.about.soon === true && isDue(pending));
     if (soon !== undefined) return this.#happen(soon);
-    this.#look(live);
     const ready = live.filter((pending) => !pending.held && isDue(pending));
     const held = live.filter((pending) => pending.held);
     const waiting = live.filter((pending) => !isDue(pending));
