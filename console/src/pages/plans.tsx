@@ -21,7 +21,7 @@ const STANDS: Record<Compensation['stands'], string> = {
   stands: 'stands',
   failed: 'failed: it should not stand, and does',
   not_meant: 'not part of the plan',
-  settle_first: 'waits until it is known whether it happened',
+  settle_first: 'waits until it is known what has happened',
   in_case: 'its compensation’s outcome is unknown: see its case',
   answering: 'is being answered',
   verifying: 'is being verified',

@@ -99,6 +99,16 @@ const invariants: Readonly<Record<string, Invariant>> = {
       }
     }
   },
+  'nothing is begun that lies before a point of no return which has happened, or may have': (told, events) => {
+    const order = [...told.state.effects.values()];
+    for (const event of events) {
+      if (event.type !== 'CompensationOrdered') continue;
+      const { of, plan, step: name } = event.data;
+      if (told.all('CompensationOrdered').some((before) => before.of === of && before.plan === plan && before.step !== name) || told.all('CompensationOrdered').filter((before) => before.step === name && before.plan === plan).length > 1) continue;
+      const later = order.slice(order.findIndex(({ step: at }) => at === of)).filter(({ pointOfNoReturn }) => pointOfNoReturn);
+      for (const { step: point } of later) need(['failed', 'rejected', 'not_ours'].includes(told.state.known.get(point)?.status ?? ''), `${name} was ordered, and the point of no return ${point} is ${told.state.known.get(point)?.status ?? 'open'}`);
+    }
+  },
   'one plan at a time is open, and each agent that waits is told of its end once': (told) => {
     need(told.state.plans.slice(0, -1).every(({ status: was }) => was !== 'open'), 'two plans are open');
     const ends = told.all('PlanConcluded').flatMap(({ plan, waits }) => waits.map((wait: Step) => `${plan}/${wait}`));

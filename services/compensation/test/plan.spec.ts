@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { operationKey, type Json } from '@holdfast/protocol';
 import { DOUBT_AFTER_MS } from '../src/domain/advance.js';
+import type { PlanCommand } from '../src/domain/commands.js';
 import { planDecider } from '../src/domain/decide.js';
 import { compensate, decideOn, due, effect, ended, how, keyOf, note, noteAnswer, now, openFor, register, someone, step, told } from './kit.js';
 
@@ -120,6 +121,58 @@ describe('an effect', () => {
 
   test('before a point of no return that did not happen is answered', () => {
     expect(told(register('1'), register('2', { how: null, pointOfNoReturn: true }), note('1'), note('2', { status: 'rejected' }), ended()).ordered()).toEqual(['1~1']);
+  });
+
+  describe('before a point of no return of which nobody knows whether it has happened', () => {
+    const point = register('2', { how: null, pointOfNoReturn: true });
+    const unclear = (...more: PlanCommand[]) => told(register('1'), point, register('3'), note('1'), note('3'), ...more, ended('cancelled'), noteAnswer('3~1'));
+
+    test.each<[string, PlanCommand[]]>([
+      ['it is unknown', [note('2', { status: 'unknown' })]],
+      ['nothing was heard of it', []],
+    ])('waits, where %s', (_, said) => {
+      const plans = unclear(...said);
+      expect(plans.ordered()).toEqual(['3~1']);
+      expect(plans.conclusion).toBeUndefined();
+      expect(plans.tell(note('2', { status: 'failed', version: 3 }), noteAnswer('1~1')).ordered()).toEqual(['3~1', '1~1']);
+      expect(plans.standings()).toEqual({ 1: 'compensated', 2: 'never_happened', 3: 'compensated' });
+      expect(unclear(...said).tell(note('2', { version: 3 })).standings()).toEqual({ 1: 'stands', 2: 'stands', 3: 'compensated' });
+    });
+
+    test('waits also where nothing else is to be answered', () => {
+      const plans = told(register('1'), point, note('1'), note('2', { status: 'unknown' }), ended());
+      expect(plans.types()).toContain('PlanOpened');
+      expect(plans.tell(note('2', { status: 'failed', version: 3 })).ordered()).toEqual(['1~1']);
+    });
+
+    test('that its worker fired by itself waits until the ledger was asked', () => {
+      const plans = told(register('1'), register('2', { how: null, pointOfNoReturn: true, fire: 'local', effect: 'idempotent' }), note('1'), ended());
+      expect(plans.on(due(now + DOUBT_AFTER_MS))).toMatchObject([{ type: 'EffectDoubted', data: { step: '2' } }]);
+      expect(plans.tell(note('2')).standings()).toEqual({ 1: 'stands', 2: 'stands' });
+    });
+
+    test('may be asked for by an operator, and waits', () => {
+      const plans = told(register('1'), point, note('1'), note('2', { status: 'unknown' }), ended('completed_partially'), compensate({ steps: [step('1')] }));
+      expect(plans.types()).not.toContain('PlanCommandRefused');
+      expect(plans.tell(note('2', { version: 3 })).ordered()).toEqual([]);
+      expect(plans.standings()).toEqual({ 1: 'stands' });
+    });
+  });
+
+  test('of which an earlier plan has answered a part, or failed to, is let be once the run has passed a point of no return', () => {
+    const begun = (...rest: PlanCommand[]) => told(register('1', { args: { cents: 100 }, how: how({ partial: { amount: { from: 'args', at: '/cents' }, as: 'cents' } }) }), note('1'), openFor({ kind: 'steps', steps: [step('1')], amount: 30 }, '2'), ...rest, register('3', { how: null, pointOfNoReturn: true }), register('4'), note('3'), note('4'), ended(), noteAnswer('4~1'));
+    expect(begun(noteAnswer('1~1')).standings()).toEqual({ 1: 'in_part', 3: 'stands', 4: 'compensated' });
+    expect(begun(noteAnswer('1~1', { status: 'failed' })).standings()).toEqual({ 1: 'failed', 3: 'stands', 4: 'compensated' });
+    expect(begun(noteAnswer('1~1')).ordered()).toEqual(['1~1', '4~1']);
+  });
+
+  test('answered in part is answered wholly when the plan that is still open is widened', () => {
+    const paid = { amount: { from: 'args' as const, at: '/cents' }, as: 'cents' };
+    const plans = told(register('1', { args: { cents: 100 }, how: how({ partial: paid }) }), register('2', { how: how({ order: 'independent', authority: { approvers: ['manager'] } }) }), note('1'), note('2'), openFor({ kind: 'steps', steps: [step('2')] }, '8'), openFor({ kind: 'steps', steps: [step('1')], amount: 30 }, '9'), noteAnswer('1~1'));
+    expect(plans.state.items.get(step('1'))?.settled?.standing).toBe('in_part');
+    plans.tell(ended(), noteAnswer('1~2'), decideOn('2', { decision: 'reject' }));
+    expect(plans.all('CompensationOrdered').map(({ step: name, args }) => [name, args])).toEqual([['1~1', { booking: 'b1', cents: 30 }], ['1~2', { booking: 'b1', cents: 70 }]]);
+    expect(plans.standings()).toEqual({ 1: 'compensated', 2: 'stands' });
   });
 
   test('without a compensation stands, and is named', () => {

@@ -66,6 +66,16 @@ describe('what a compensation would lead to', () => {
     const point = evolvePlan(view, event('CompensationRegistered', { step: '2', key, tool: named('post'), effect: 'irreversible', args: {}, digest, fire: 'granted', fence: 1, how: null, pointOfNoReturn: true }), 9);
     expect(forecast(point, null)).toMatchObject({ would: [{ step: '3' }], stand: [{ step: '2', why: expect.stringContaining('no return') }, { step: '1', why: expect.stringContaining('no return') }] });
   });
+
+  it('waits for what became of a point of no return', () => {
+    const point = event('CompensationRegistered', { step: '2', key, tool: named('post'), effect: 'irreversible', args: {}, digest, fire: 'granted', fence: 1, how: null, pointOfNoReturn: true });
+    const before = [registered('1', 'room', how('room.cancel')), point, registered('3', 'seat', how('seat.cancel')), noted('1', 'succeeded'), noted('3', 'succeeded')];
+    const view = viewOf(...before, noted('2', 'unknown'));
+    expect(forecast(view, null)).toMatchObject({ would: [{ step: '3' }], unsettled: [{ step: '2' }, { step: '1' }], stand: [] });
+    expect(['1', '2', '3'].map((step) => stands(viewOf(...before, noted('2', 'unknown'), opened), step))).toEqual(['settle_first', 'settle_first', 'arguments']);
+    expect(['1', '2', '3'].map((step) => stands(viewOf(...before, noted('2', 'failed'), opened), step))).toEqual(['arguments', 'never_happened', 'arguments']);
+    expect(stands(view, '2')).toBe('no_answer');
+  });
 });
 
 describe('a brake', () => {

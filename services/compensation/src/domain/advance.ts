@@ -26,7 +26,7 @@ import {
 } from '@holdfast/protocol';
 import { completed, declared, wholeAmount } from './arguments.js';
 import type { Looking } from './commands.js';
-import { blockers, covers, isBeyond, noReturn } from './order.js';
+import { blockers, covers, wayBack } from './order.js';
 import { evolve, lastPart, newItem, openPlan, type Item, type Known, type Ordered, type Plan, type PlanEvent, type Registered, type RunPlans } from './plan.js';
 import { answeredAmount, conclusionOf, isVerified, standingOf } from './standing.js';
 
@@ -128,11 +128,17 @@ class Turn {
     const known = this.run.known.get(this.effect.step);
     const reopened = (because: string): PlanEvent => CompensationReopened({ ...this.#of, because });
     if (standing === 'never_happened') return known?.status === 'succeeded' || known?.status === 'unknown' ? reopened('it has happened, or may have, after all') : null;
+    if (wayBack(this.run, this.effect.step).is === 'closed') return null;
+    if (standing === 'in_part') return this.#isMoreWanted(known) ? reopened('more of it is to be answered') : null;
     if (this.#item.plan === this.plan.number) return null;
     if (standing === 'failed') return reopened('an earlier answer had failed');
-    if (standing === 'in_part') return reopened('an earlier answer left a rest');
     const named = this.plan.scopes.some((scope) => scope.kind === 'steps' && scope.steps.includes(this.effect.step));
     return standing === 'stands' && named ? reopened('it was named again') : null;
+  }
+
+  #isMoreWanted(known: Known | undefined): boolean {
+    const { how } = this.effect;
+    return how !== null && known !== undefined && (this.#rest(how, known) ?? 0) > 0;
   }
 
   #settled(standing: Standing['standing'], why: string): PlanEvent {
@@ -145,13 +151,18 @@ class Turn {
     const known = run.known.get(step);
     if (known?.status === 'rejected' || known?.status === 'failed') return this.#settled('never_happened', `it was ${known.status}: ${known.message}`);
     if (known?.status === 'not_ours') return this.#settled('never_happened', known.message);
-    if (isBeyond(run, step) && lastPart(this.#item) === null) return this.#settled('stands', `step ${noReturn(run) ?? step} is a point of no return: the run only goes forward from there`);
-    if (how === null) return this.#settled('stands', 'its contract names no compensation');
+    const way = wayBack(run, step);
+    // What this plan has begun is not left half done.
+    const begun = lastPart(this.#item)?.plan === plan.number;
+    if (way.is === 'closed' && !begun) return this.#settled(answeredAmount(this.#item) > 0 ? 'in_part' : 'stands', `step ${way.at} is a point of no return: the run only goes forward from there`);
     // Whoever fired it by itself is gone: the ledger has it settled.
     if (known === undefined && effect.fire === 'local' && run.ending !== null && !this.#item.doubted && looking.at >= plan.openedAt + DOUBT_AFTER_MS) {
       const { key, tool, args, digest } = effect;
       return EffectDoubted({ step, key, tool, effect: effect.effect, args, digest, because: 'its run is over, and its worker never said what became of it' });
     }
+    // Nobody knows yet whether there is a way back: what would be answered now might have to stand.
+    if (way.is === 'unclear' && !begun) return null;
+    if (how === null) return this.#settled('stands', 'its contract names no compensation');
     // Unknown is settled first, by whoever settles it.
     return known?.status === 'succeeded' ? this.#answer(how, known) : null;
   }

@@ -3,7 +3,7 @@ import { answeredBy, ArgumentsKnown, ArgumentsMissing, CompensationNoted, Compen
 import { advance, openedFor } from './advance.js';
 import { completed, wholeAmount } from './arguments.js';
 import type { Command, IgnoreReason, Looking, PlanCommand, PlanDecision } from './commands.js';
-import { covers, isBeyond, mayStand } from './order.js';
+import { covers, mayStand, wayBack } from './order.js';
 import { compensate, decideCompensation } from './people.js';
 import { evolve, lastPart, noPlans, openPlan, type Known, type Ordered, type PlanEvent, type Registered, type RunPlans } from './plan.js';
 import { answeredAmount } from './standing.js';
@@ -59,7 +59,7 @@ function register({ effect, fence, ...looking }: Command<'register'>, run: RunPl
 
 /** A call that was refused since its run was over may have fired all the same, and nobody may ever say so. */
 function begunLate(run: RunPlans, { step, tool, how }: Registered, looking: Looking): PlanEvent | null {
-  if (how === null || !isUndone(run) || isBeyond(run, step) || openPlan(run)?.scopes.some((scope) => covers(scope, step)) === true) return null;
+  if (how === null || !isUndone(run) || wayBack(run, step).is === 'closed' || openPlan(run)?.scopes.some((scope) => covers(scope, step)) === true) return null;
   return openedFor(run, { kind: 'landed_late', step, message: `step ${step} (${tool.name}) was asked for as its run was over, and may have happened` }, { kind: 'steps', steps: [step] }, looking);
 }
 
@@ -82,7 +82,7 @@ function note({ noted, ...looking }: Command<'note'>, run: RunPlans): PlanDecisi
 function landedLate(run: RunPlans, step: Step, looking: Looking): PlanEvent | null {
   const effect = run.effects.get(step);
   const open = openPlan(run);
-  if ((effect?.how ?? null) === null || effect === undefined || open?.scopes.some((scope) => covers(scope, step)) === true || isBeyond(run, step)) return null;
+  if ((effect?.how ?? null) === null || effect === undefined || open?.scopes.some((scope) => covers(scope, step)) === true || wayBack(run, step).is === 'closed') return null;
   const settled = run.items.get(step)?.settled ?? null;
   if (settled !== null && settled.standing !== 'never_happened') return null;
   if (!isUndone(run) && !run.plans.some(({ scopes }) => scopes.some((scope) => covers(scope, step)))) return null;
@@ -118,7 +118,7 @@ function ended({ end, message, ...looking }: Command<'ended'>, run: RunPlans): P
 }
 
 /** Whether anything of the run can be answered at all. */
-export const canAnswer = (run: RunPlans): boolean => [...run.effects.values()].some(({ how, step }) => how !== null && mayStand(run, step) && !isBeyond(run, step));
+export const canAnswer = (run: RunPlans): boolean => [...run.effects.values()].some(({ how, step }) => how !== null && mayStand(run, step) && wayBack(run, step).is !== 'closed');
 
 const sameCause = (a: PlanCause, b: PlanCause): boolean => JSON.stringify(a) === JSON.stringify(b);
 

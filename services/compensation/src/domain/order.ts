@@ -19,19 +19,17 @@ export const mayStand = ({ known }: RunPlans, step: Step): boolean => {
   return status === undefined || status === 'succeeded' || status === 'unknown';
 };
 
-/** The last point of no return that the run has passed, or may have: nothing up to it is answered. */
-export function noReturn(run: RunPlans): Step | null {
-  let last: Step | null = null;
-  for (const { step, pointOfNoReturn } of run.effects.values()) if (pointOfNoReturn && mayStand(run, step)) last = step;
-  return last;
-}
+/** The way back from an effect: closed by a point of no return that has happened, or unclear while nobody knows whether one has. */
+export type WayBack = { readonly is: 'open' } | { readonly is: 'closed' | 'unclear'; readonly at: Step };
 
-/** Whether an effect lies at or before a point of no return, in the order in which they were asked for. */
-export function isBeyond(run: RunPlans, step: Step): boolean {
-  const last = noReturn(run);
-  if (last === null) return false;
-  const order = [...run.effects.keys()];
-  return order.indexOf(step) <= order.indexOf(last);
+/** A point of no return closes it for what was asked for before it, and for itself. */
+export function wayBack(run: RunPlans, step: Step): WayBack {
+  const effects = [...run.effects.values()];
+  const points = effects.slice(effects.findIndex((effect) => effect.step === step)).filter((effect) => effect.pointOfNoReturn);
+  const closing = points.findLast((point) => run.known.get(point.step)?.status === 'succeeded');
+  if (closing !== undefined) return { is: 'closed', at: closing.step };
+  const unclear = points.findLast((point) => mayStand(run, point.step));
+  return unclear === undefined ? { is: 'open' } : { is: 'unclear', at: unclear.step };
 }
 
 /**

@@ -2,7 +2,7 @@ import { CompensationDecided, PlanCommandRefused, type MessageOf, type Operator,
 import { wholeAmount } from './arguments.js';
 import { approversOf, openedFor } from './advance.js';
 import type { Command } from './commands.js';
-import { isBeyond, mayStand, noReturn } from './order.js';
+import { mayStand, wayBack } from './order.js';
 import { openPlan, type PlanEvent, type RunPlans } from './plan.js';
 import { answeredAmount } from './standing.js';
 
@@ -42,7 +42,8 @@ export function compensate({ asked, ...looking }: Command<'compensate'>, run: Ru
 export function notAnswerable(run: RunPlans, step: Step): { readonly reason: RefuseReason; readonly message: string } | null {
   const effect = run.effects.get(step);
   if (effect === undefined) return run.ending?.others.some((other) => other.step === step) === true ? { reason: 'not_compensable', message: `the contract of step ${step} names no compensation: it stands` } : { reason: 'step_unknown', message: `step ${step} is no effect of this run` };
-  if (isBeyond(run, step)) return { reason: 'no_return', message: `step ${noReturn(run) ?? step} is a point of no return: the run only goes forward from there` };
+  const way = wayBack(run, step);
+  if (way.is === 'closed') return { reason: 'no_return', message: `step ${way.at} is a point of no return: the run only goes forward from there` };
   if (effect.how === null) return { reason: 'not_compensable', message: `the contract of ${effect.tool.name} names no compensation` };
   if (!mayStand(run, step)) return { reason: 'nothing_to_do', message: `step ${step} never happened` };
   return run.items.get(step)?.settled?.standing === 'compensated' ? { reason: 'nothing_to_do', message: `step ${step} is compensated already` } : null;

@@ -165,9 +165,10 @@ export function standsOf(run: PlanView, effect: AnswerView): Stands {
   const { settled, known, how, parts, approval, next } = effect;
   if (settled !== null) return settled.standing;
   if (known !== null && known.status !== 'succeeded' && known.status !== 'unknown') return 'never_happened';
-  if (how === null) return 'no_answer';
-  if (latestPlan(run)?.status !== 'open' || !isMeant(run, effect.step)) return 'not_meant';
-  if (known === null || known.status === 'unknown') return 'settle_first';
+  const isOpenPoint = effect.pointOfNoReturn && isUnclear(effect);
+  if (how === null && !isOpenPoint) return 'no_answer';
+  if (latestPlan(run)?.status !== 'open' || !isMeant(run, effect.step)) return how === null ? 'no_answer' : 'not_meant';
+  if (isUnclear(effect) || (parts.length === 0 && run.effects.slice(run.effects.indexOf(effect)).some((later) => later.pointOfNoReturn && isUnclear(later)))) return 'settle_first';
   const last = parts.at(-1);
   if (last !== undefined && last.known === null) return 'answering';
   if (last?.known?.status === 'unknown') return 'in_case';
@@ -175,6 +176,9 @@ export function standsOf(run: PlanView, effect: AnswerView): Stands {
   if (approval?.status === 'asked') return 'approval';
   return next === null ? 'arguments' : 'turn';
 }
+
+/** Nobody knows yet whether it has happened. */
+const isUnclear = ({ known }: AnswerView): boolean => known === null || known.status === 'unknown';
 
 /** Whether the latest plan's scope names a step. */
 function isMeant(run: PlanView, step: Step): boolean {
@@ -195,7 +199,7 @@ export const awaiting = (run: PlanView): number => (latestPlan(run)?.status === 
 
 export interface Forecast {
   readonly would: readonly { readonly step: Step; readonly tool: Named; readonly args: Json; readonly approvers: readonly string[] | null }[];
-  /** They are settled first, and answered if they happened. */
+  /** They are settled first, and answered if they happened; what a point of no return may have closed the way back from waits for that to be known. */
   readonly unsettled: readonly { readonly step: Step; readonly tool: Named }[];
   readonly stand: readonly { readonly step: Step; readonly tool: Named; readonly why: string }[];
 }
@@ -206,8 +210,10 @@ export interface Forecast {
  * plans decides anew when it is asked.
  */
 export function forecast(run: PlanView, steps: readonly Step[] | null): Forecast {
-  const stood = (effect: AnswerView): boolean => effect.known === null || effect.known.status === 'succeeded' || effect.known.status === 'unknown';
-  const lastNoReturn = run.effects.findLastIndex((effect) => effect.pointOfNoReturn && stood(effect));
+  const hasHappened = ({ known }: AnswerView): boolean => known?.status === 'succeeded';
+  const stood = (effect: AnswerView): boolean => hasHappened(effect) || isUnclear(effect);
+  const lastPoint = (is: (effect: AnswerView) => boolean): number => run.effects.findLastIndex((effect) => effect.pointOfNoReturn && is(effect));
+  const [closed, unclear] = [lastPoint(hasHappened), lastPoint(isUnclear)];
   const would: Forecast['would'][number][] = [];
   const unsettled: Forecast['unsettled'][number][] = [];
   const stand: Forecast['stand'][number][] = [];
@@ -215,7 +221,8 @@ export function forecast(run: PlanView, steps: readonly Step[] | null): Forecast
     const { step, tool, how, known, settled, next } = effect;
     if (!stood(effect) || settled?.standing === 'compensated' || settled?.standing === 'never_happened') return;
     if (steps !== null && !steps.includes(step)) stand.push({ step, tool, why: 'it is not among the steps that were named' });
-    else if (index <= lastNoReturn) stand.push({ step, tool, why: 'a point of no return was passed: the run only goes forward from there' });
+    else if (index <= closed) stand.push({ step, tool, why: 'a point of no return was passed: the run only goes forward from there' });
+    else if (index <= unclear) unsettled.push({ step, tool });
     else if (how === null) stand.push({ step, tool, why: 'its contract names no compensation' });
     else if (known?.status !== 'succeeded') unsettled.push({ step, tool });
     else would.push({ step, tool: how.tool, args: next?.args ?? null, approvers: how.authority === 'automatic' ? null : how.authority.approvers });
