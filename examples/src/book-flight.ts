@@ -1,4 +1,4 @@
-import { applied, defineTool, notApplied, Rejected } from '@holdfast/sdk';
+import { applied, defineTool, Failed, notApplied, Rejected } from '@holdfast/sdk';
 import { z } from 'zod';
 
 const airline = (path: string, init?: RequestInit): Promise<Response> => fetch(`${process.env['AIRLINE_URL'] ?? ''}${path}`, init);
@@ -10,6 +10,8 @@ export const cancelFlight = defineTool({
   name: 'flight.cancel',
   input: z.object({ booking: z.string(), ifVersion: z.number() }),
   output: z.object({ fee: z.number() }),
+  // Who finds it changed once finds it changed again.
+  recovery: { concurrency_conflict: 'fail' },
   // Found by its operation key, it counts as done.
   probe: {
     sealing: false,
@@ -20,7 +22,7 @@ export const cancelFlight = defineTool({
   },
   execute: async ({ booking, ifVersion }, { operationKey, signal }) => {
     const answer = await airline(`/bookings/${booking}`, { method: 'DELETE', headers: { 'idempotency-key': operationKey, 'if-match': String(ifVersion) }, signal });
-    if (answer.status === 412) throw new Rejected('the booking was changed since');
+    if (answer.status === 412) throw new Failed({ class: 'concurrency_conflict', message: 'the booking was changed since', notApplied: true });
     return (await answer.json()) as { fee: number };
   },
 });
@@ -34,7 +36,8 @@ export const bookFlight = defineTool({
     tool: cancelFlight,
     // From the result; or a function, (args, result) => …, which any worker that serves this tool may run.
     args: { booking: { from: 'result', at: '/id' } },
-    // Somebody's later change is not overwritten: the cancellation is told which version it is for.
+    // Somebody's later change is not overwritten: the cancellation is told which version it is for, and the booking
+    // stands where it fails with `concurrency_conflict`. With any other failure people are told.
     precondition: { version: '/version', as: 'ifVersion' },
     authority: { approvers: ['travel-manager'] },
     deadline: 86_400_000,

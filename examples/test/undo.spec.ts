@@ -54,7 +54,7 @@ describe('how to undo what was done', () => {
     answer = { status: 404, body: {} };
     expect(await cancelFlight.probe?.ask({ booking: 'b-1', ifVersion: 7 }, context)).toEqual(notApplied('no cancellation has this reference'));
     answer = { status: 412, body: {} };
-    await expect(cancelFlight.execute({ booking: 'b-1', ifVersion: 7 }, context)).rejects.toBeInstanceOf(Rejected);
+    await expect(cancelFlight.execute({ booking: 'b-1', ifVersion: 7 }, context)).rejects.toMatchObject({ name: 'Failed', failure: { class: 'concurrency_conflict' } });
     answer = { status: 409, body: {} };
     await expect(bookFlight.execute({ from: 'VIE', to: 'LIS' }, context)).rejects.toBeInstanceOf(Rejected);
   });

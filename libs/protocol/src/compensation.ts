@@ -32,7 +32,7 @@ export const CompensationContract = z.object({
   escalateTo: z.string().min(1).max(200).optional(),
   /** Counts only once the compensating tool's probe has found it at the target. */
   verify: z.boolean(),
-  /** The version that the effect left behind, handed on in this argument: the compensating tool refuses where somebody has changed the thing since. */
+  /** The version that the effect left behind, handed on in this argument: the compensating tool fails with `concurrency_conflict` where somebody has changed the thing since, and the effect stands. */
   precondition: z.object({ version: Pointer, as: z.string().min(1).max(200) }).optional(),
   /** What remains all the same, such as a fee; `amount` points into what the compensation came to. */
   residual: z.array(z.object({ what: z.string().min(1).max(500), amount: Pointer.optional() })).max(20).optional(),

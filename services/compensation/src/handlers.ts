@@ -85,7 +85,7 @@ export class PlanHandlers {
     const { result, evidence, replayed } = inbound.data;
     this.#note(inbound, turn, replayed === undefined ? { status: 'succeeded', result, evidence } : { status: 'not_ours', message: `the effect of run ${replayed.run} at step ${replayed.step} under the same key answered it` });
   };
-  rejected = (inbound: In<typeof EffectRejected>, turn: PlanTurn): void => this.#note(inbound, turn, { status: 'rejected', message: inbound.data.reason, evidence: inbound.data.evidence }, true);
+  rejected = (inbound: In<typeof EffectRejected>, turn: PlanTurn): void => this.#note(inbound, turn, { status: 'rejected', message: inbound.data.reason, evidence: inbound.data.evidence });
   failed = (inbound: In<typeof EffectFailed>, turn: PlanTurn): void => {
     const { failure, evidence } = inbound.data;
     this.#note(inbound, turn, { status: 'failed', message: `${failure.class}: ${failure.message}`, evidence }, failure.class === 'concurrency_conflict');

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { digestOf, EffectConflicted, EffectFailed, EffectJoined, EffectOutcomeUnknown, EffectRequested, EffectSucceeded, RunFinished, RunId, topics, type Failure } from '@holdfast/protocol';
+import { digestOf, EffectConflicted, EffectFailed, EffectJoined, EffectOutcomeUnknown, EffectRejected, EffectRequested, EffectSucceeded, RunFinished, RunId, topics, type Failure, type Step } from '@holdfast/protocol';
 import { effect, receipt, step } from './kit.js';
 import { heard } from './turn-kit.js';
 
@@ -45,5 +45,21 @@ describe('of an effect that the ledger tells of before the orchestrator does', (
   test('nothing is kept whose tool nobody could answer', () => {
     const mail = { name: 'mail', version: '1' };
     expect(heard([topics.effectEvents, EffectConflicted({ step: step('1'), key, tool: mail, digest, owner })], [topics.effectEvents, EffectSucceeded({ ...at1, result: { value: 1 }, evidence: receipt }), 2]).recorded).toEqual([]);
+  });
+});
+
+describe('of a compensation that is for one version', () => {
+  const before = [asks('local', { name: 'book.guarded', version: '1' }), [topics.effectEvents, EffectSucceeded({ ...at1, result: { value: { id: 'b', version: 7 } }, evidence: receipt }), 2], ends] as const;
+  const answer = { step: '1~1' as Step, key, attempt: 1 } as const;
+  const failed = (failure: Failure) => [topics.effectEvents, EffectFailed({ ...answer, failure, evidence: receipt, because: 'so it is' }), 3] as const;
+
+  test.each([
+    ['that somebody has changed it since, it stands', failed({ class: 'concurrency_conflict', message: 'version 8 is there', notApplied: true }), 'stands', []],
+    ['that it is forbidden, people are told', failed({ class: 'permission_denied', message: 'no', notApplied: true }), 'failed', ['failed']],
+    ['that the business refuses it, people are told', [topics.effectEvents, EffectRejected({ ...answer, reason: 'no', evidence: receipt }), 3] as const, 'failed', ['failed']],
+  ])('%s', (_, said, standing, told) => {
+    const plans = heard(...before, said);
+    expect(plans.state.items.get(step('1'))?.settled?.standing).toBe(standing);
+    expect(plans.recorded.flatMap((event) => (event.type === 'CompensationEscalated' ? [event.data.reason] : []))).toEqual(told);
   });
 });

@@ -221,7 +221,7 @@ describe('arguments', () => {
     const guarded = how({ precondition: { version: '/version', as: 'ifVersion' } });
     const plans = told(register('1', { how: guarded }), register('2'), note('1', { result: { value: { id: 'b', version: 7 } } }), note('2'), ended(), noteAnswer('2~1'));
     expect(plans.all('CompensationOrdered')[1]?.args).toEqual({ booking: 'b', ifVersion: 7 });
-    plans.tell(noteAnswer('1~1', { status: 'rejected', message: 'version 8 is there' }, true));
+    plans.tell(noteAnswer('1~1', { status: 'failed', message: 'version 8 is there' }, true));
     expect(plans.standings()).toEqual({ 1: 'stands', 2: 'compensated' });
     expect(plans.conclusion?.effects[0]?.why).toContain('changed it since');
   });

@@ -5,8 +5,8 @@ import { PlanHandlers } from '../src/handlers.js';
 import { routes } from '../src/routes.js';
 import { contract, how, now } from './kit.js';
 
-/** What any tool called `book…` does can be answered; of the others nothing can. */
-const book = { tool: ({ name }: { name: string }) => contract(name, name.startsWith('book') ? { compensate: how() } : {}), agent: () => undefined, catchUp: () => Promise.resolve(), close: () => Promise.resolve() };
+/** What any tool called `book…` does can be answered, that of `book.guarded` for one version; of the others nothing can. */
+const book = { tool: ({ name }: { name: string }) => contract(name, name.startsWith('book') ? { compensate: how(name === 'book.guarded' ? { precondition: { version: '/version', as: 'ifVersion' } } : {}) } : {}), agent: () => undefined, catchUp: () => Promise.resolve(), close: () => Promise.resolve() };
 
 /** What a service tells of a run, in the order in which it is heard, each with its version in its stream. */
 export function heard(...told: readonly (readonly [topic: string, message: Message, version?: number])[]) {

@@ -41,7 +41,7 @@ export interface Compensation<Args, Result> {
   readonly escalateTo?: string | undefined;
   /** Counts only once the compensating tool's probe has found it. Default: true. */
   readonly verify?: boolean | undefined;
-  /** The version that the effect left, in its result at `version`, handed on as the argument `as`: the compensating tool refuses (`concurrency_conflict`) where somebody changed the thing since. */
+  /** The version that the effect left, in its result at `version`, handed on as the argument `as`: the compensating tool fails with `concurrency_conflict` where somebody changed the thing since, and the effect stands. */
   readonly precondition?: { readonly version: string; readonly as: string } | undefined;
   /** What remains all the same, such as a fee; `amount` points into what the compensation came to. */
   readonly residual?: readonly { readonly what: string; readonly amount?: string }[] | undefined;
