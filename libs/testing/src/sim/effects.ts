@@ -1,8 +1,7 @@
 import type { EffectClass } from '@holdfast/protocol';
-import { ALL_TOOLS } from './agents.js';
-import { ANSWERABLE, ANSWERS } from './settling.js';
+import { KINDS } from './settling.js';
 
-const CLASS_OF = new Map<string, EffectClass>([...ALL_TOOLS, ...ANSWERABLE, ...ANSWERS].map(({ name, effect }) => [name, effect]));
+const CLASS_OF = new Map<string, EffectClass>(KINDS.map(({ name, effect }) => [name, effect]));
 
 const KEYS = /"key":"([0-9a-f]{64})"/g;
 

@@ -1,6 +1,6 @@
 import { DEFAULT_TENANT, operationKey, type OperationKey, type RunId, type Standing, type Step } from '@holdfast/protocol';
-import { TIMEOUT_MS, TOOLS, type CallOp, type Op, type ToolKind } from './agents.js';
-import { ANSWERABLE, answerableOf, isApproved, type Answerable } from './settling.js';
+import { TIMEOUT_MS, type CallOp, type Op, type ToolKind } from './agents.js';
+import { answerableOf, isApproved, KINDS, POINT, type Answerable } from './settling.js';
 import type { UndoOp } from './undo.js';
 import { isWait, waitOutcome } from './waits.js';
 import { CONTESTED, resultOf, scriptOf } from './world.js';
@@ -27,7 +27,7 @@ export function expected(seed: string, run: string, program: readonly Op[], worl
   const until = program.findIndex((each) => each.do === 'fail');
   const fails = until !== -1;
   const output = oracle.of(fails ? program.slice(0, until) : program, '');
-  if (fails) oracle.answer(() => true);
+  if (fails) oracle.end();
   return { output: oracle.doubtful || fails ? null : output, applied: oracle.applied, fails, standing: oracle.standing };
 }
 
@@ -36,7 +36,12 @@ interface Happened {
   readonly key: OperationKey;
   readonly kind: Answerable;
   readonly call: CallOp;
+  /** How much of it is answered, and in how many parts. */
+  answered: number;
+  parts: number;
 }
+
+const wholeOf = ({ kind, call }: Happened): number => (kind.parts ? call.n : 1);
 
 export interface OfWorld {
   /** What is unknown is settled in time. */
@@ -53,6 +58,8 @@ class Oracle {
   readonly standing = new Map<string, Standing['standing']>();
   /** Effects that happened and can be answered, in the order in which they were asked for. */
   readonly #answerable: Happened[] = [];
+  /** The last point of no return that the run has passed, and how many of those effects lie before it. */
+  #closed: { readonly step: string; readonly before: number } | null = null;
 
   constructor(
     private readonly seed: string,
@@ -96,38 +103,55 @@ class Oracle {
     });
   }
 
-  #undo({ calls, how }: UndoOp, prefix: string, number: number): string[] {
+  #undo({ calls, how, amount }: UndoOp, prefix: string, number: number): string[] {
     const steps = calls.map((_, i) => `${prefix}${number + 1 + i}`);
     const said = calls.map((call, i) => this.#call(call, steps[i] ?? ''));
-    this.answer(({ step }) => steps.slice(0, how === 'rollback' ? undefined : 1).includes(step));
+    const meant = steps.slice(0, how === 'rollback' ? undefined : 1);
+    this.#answer(this.#answerable.filter(({ step }) => meant.includes(step)), how === 'in part' ? amount : null);
     const stands = [...this.standing.values()];
-    return ['marked', ...said, stands.includes('failed') ? 'compensation_failed' : stands.includes('stands') ? 'compensated_partially' : 'compensated'];
+    return ['marked', ...said, stands.includes('failed') ? 'compensation_failed' : stands.includes('stands') || stands.includes('in_part') ? 'compensated_partially' : 'compensated'];
   }
 
-  /** Answers what happened, the latest first: as a plan of this scope does. */
-  answer(isMeant: (effect: { readonly step: string }) => boolean): void {
+  /** Answers what a run that has failed did, as its plan does: none is made where nothing can be. */
+  end(): void {
+    const before = this.#closed?.before ?? 0;
+    if (this.#answerable.length === before) return this.standing.clear();
+    for (const { step } of this.#answerable.slice(0, before)) if (!this.standing.has(step)) this.standing.set(step, 'stands');
+    if (this.#closed !== null) this.standing.set(this.#closed.step, 'stands');
+    this.#answer(this.#answerable.slice(before), null);
+  }
+
+  /** Answers effects, the latest first; `amount`: so much of each. */
+  #answer(effects: readonly Happened[], amount: number | null): void {
     let held = false;
-    for (const effect of this.#answerable.filter(isMeant).toReversed()) {
+    for (const effect of effects.toReversed()) {
       const { step, kind } = effect;
       const before = this.standing.get(step);
-      const standing: Standing['standing'] = before === 'compensated' || before === 'stands' ? before : this.#answered(effect, held && kind.order === 'reverse');
+      const standing: Standing['standing'] = before === 'compensated' || before === 'stands' ? before : this.#answered(effect, held && kind.order === 'reverse', amount);
       this.standing.set(step, standing);
       // What has to be answered before it can't be: it is not tried.
       held ||= standing === 'failed' && kind.order === 'reverse';
     }
   }
 
-  #answered({ step, key: effect, kind, call }: Happened, held: boolean): Standing['standing'] {
+  #answered(happened: Happened, held: boolean, amount: number | null): Standing['standing'] {
+    const { step, key: effect, kind, call } = happened;
     if (kind.approved && !isApproved(this.seed, this.run, step)) return 'stands';
     if (held) return 'failed';
-    const key = operationKey({ scope: 'compensation', effect, part: 1 });
+    const key = operationKey({ scope: 'compensation', effect, part: happened.parts + 1 });
     const said = this.#ends(kind.by, key, call.n, call.target);
-    return said === resultOf(kind.by.name, call.n) ? 'compensated' : 'failed';
+    // Somebody has changed it since, and that is not overwritten.
+    if (said === 'failed: concurrency_conflict') return 'stands';
+    if (said !== resultOf(kind.by.name, call.n)) return 'failed';
+    const whole = wholeOf(happened);
+    happened.parts += 1;
+    happened.answered += Math.min(whole - happened.answered, amount ?? whole);
+    return happened.answered === whole ? 'compensated' : 'in_part';
   }
 
   #call(call: CallOp, step: string): string {
     const { tool, n, target } = call;
-    const kind = [...TOOLS, ...ANSWERABLE].find(({ name }) => name === tool);
+    const kind = KINDS.find(({ name }) => name === tool);
     if (kind === undefined) throw new Error(`no tool ${tool}`);
     const tenant = DEFAULT_TENANT;
     const key = kind.keyScope === 'target' ? operationKey({ scope: 'target', tenant, tool, target }) : operationKey({ scope: 'run', tenant, run: this.run as RunId, step: step as Step, tool, target: null });
@@ -139,14 +163,16 @@ class Oracle {
     // A former holder may have fired it with what it had drawn itself: its words stand, and other ones conflict.
     if (call.from === 'recorded' && kind.effect === 'idempotent' && this.world.isBound(step)) return `${said}|refused: operation_conflict`;
     const answerable = answerableOf(tool);
-    if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call });
+    if (answerable !== null && said === resultOf(tool, n)) this.#answerable.push({ step, key, kind: answerable, call, answered: 0, parts: 0 });
+    if (tool === POINT.name && said === resultOf(tool, n)) this.#closed = { step, before: this.#answerable.length };
     return said;
   }
 
   /** What comes of a key in the end. */
-  #ends({ name, effect }: ToolKind, key: OperationKey, n: number, target: string): string {
-    const once = effect === 'irreversible';
-    for (const behaviour of scriptOf(this.seed, key, effect, n, target)) {
+  #ends(tool: ToolKind, key: OperationKey, n: number, target: string): string {
+    const { name } = tool;
+    const once = tool.effect === 'irreversible';
+    for (const behaviour of scriptOf(this.seed, key, tool, n, target)) {
       switch (behaviour.does) {
         case 'apply':
           if (!once && behaviour.afterMs > TIMEOUT_MS) continue; // Given up, and tried again.

@@ -1,5 +1,5 @@
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
-import { ALL_TOOLS, interpreter, randomProgram, stepsOf, tools, type Op } from './agents.js';
+import { interpreter, randomProgram, stepsOf, tools, type Op } from './agents.js';
 import { Chance } from './chance.js';
 import { Cluster, type Instances } from './cluster.js';
 import { Desk } from './desk.js';
@@ -7,7 +7,7 @@ import type { FaultPlan } from './faults.js';
 import { People } from './people.js';
 import type { SimProcess } from './process.js';
 import { BEGINNING } from './scheduler.js';
-import { ANSWERABLE, ANSWERS, probeOf, settledTools, withAnswers } from './settling.js';
+import { KINDS, probeOf, settledTools, withAnswers } from './settling.js';
 import { untaken } from './tasks.js';
 import { waitsOf, withWaits } from './waits.js';
 import { FakeWorld } from './world.js';
@@ -132,7 +132,7 @@ export class Simulation {
 
   #tools(process: SimProcess): ToolDefinition[] {
     return (this.settles ? settledTools : tools).map((tool) => {
-      const kind = [...ALL_TOOLS, ...ANSWERABLE, ...ANSWERS].find(({ name }) => name === tool.name);
+      const kind = KINDS.find(({ name }) => name === tool.name);
       if (kind === undefined) throw new Error(`no tool ${tool.name}`);
       const granted = kind.effect === 'irreversible' || kind.keyScope === 'target';
       const sealing = probeOf(tool.name) === 'sealing';

@@ -6,11 +6,12 @@ export interface UndoOp {
   readonly do: 'undo';
   readonly n: number;
   readonly calls: readonly [CallOp, ...CallOp[]];
-  /** All of them, or the first alone. */
-  readonly how: 'rollback' | 'compensate';
+  /** All of them, or the first alone, or so much of the first. */
+  readonly how: 'rollback' | 'compensate' | 'in part';
+  readonly amount: number;
 }
 
-export async function undo(run: Run, { n, calls, how }: UndoOp, call: (op: CallOp) => Promise<string>): Promise<string[]> {
+export async function undo(run: Run, { n, calls, how, amount }: UndoOp, call: (op: CallOp) => Promise<string>): Promise<string[]> {
   const said = [await run.step(`mark ${n}`, () => 'marked')];
   const mark = run.lastStep();
   let first = mark;
@@ -19,6 +20,6 @@ export async function undo(run: Run, { n, calls, how }: UndoOp, call: (op: CallO
     if (index === 0) first = run.lastStep();
     said.push(await ending);
   }
-  const { status } = how === 'rollback' ? await run.rollback({ to: mark }) : await run.compensate(first);
+  const { status } = how === 'rollback' ? await run.rollback({ to: mark }) : await run.compensate(first, how === 'in part' ? { amount } : {});
   return [...said, status];
 }

@@ -28,10 +28,17 @@ export interface Firing {
 /** What a system of record does with one operation key, call by call; the last one repeats. */
 export type Behaviour = { readonly does: 'apply'; readonly afterMs: number } | { readonly does: 'fail'; readonly as: FailureClass; readonly notApplied: boolean } | { readonly does: 'reject' } | { readonly does: 'doubt'; readonly applied: boolean };
 
+/** The tool whose calls find now and then that somebody has changed the thing since. */
+export const GUARDED = 'door.reset';
+/** The tool whose calls leave it open now and then whether they have happened: by chance alone that would be too rare for what hangs on it. */
+export const DOUBTFUL = 'key.hand';
 /** Name of the target about which each run says something else. */
 export const CONTESTED = 'contested-';
 const RARELY_SLOW_MS = 900;
 const APPLIES: Behaviour = { does: 'apply', afterMs: 0 };
+
+/** What of a tool its behaviour depends on. */
+type Fired = { readonly name: string; readonly effect: EffectClass };
 
 /** The fake world: counts every firing, judges nothing, and is asked for the truth at the end. */
 export class FakeWorld {
@@ -65,7 +72,7 @@ export class FakeWorld {
     this.byKey.set(key, [...before, firing]);
     this.core.trace(process.name, `fires ${tool.name} ${run}/${step} attempt ${attempt}, the key's call no. ${before.length + 1}`);
     this.onFiring(firing);
-    const script = this.#behaviour(tool.effect, key, args);
+    const script = this.#behaviour(tool, key, args);
     const behaviour = script[Math.min(before.length, script.length - 1)] ?? APPLIES;
     this.inFlight += 1;
     const { scheduler } = this.core;
@@ -138,9 +145,9 @@ export class FakeWorld {
     return notApplied('nothing under its key');
   }
 
-  #behaviour(effect: EffectClass, key: string, { n, target }: { readonly n: number; readonly target?: Json }): readonly Behaviour[] {
+  #behaviour(tool: Fired, key: string, { n, target }: { readonly n: number; readonly target?: Json }): readonly Behaviour[] {
     let known = this.#behaviours.get(key);
-    if (known === undefined) this.#behaviours.set(key, (known = scriptOf(this.core.seed, key, effect, n, String(target))));
+    if (known === undefined) this.#behaviours.set(key, (known = scriptOf(this.core.seed, key, tool, n, String(target))));
     return known;
   }
 }
@@ -150,11 +157,13 @@ export class FakeWorld {
  * that an interrupted run meets the same world as the uninterrupted one. What several runs name
  * always succeeds: else its outcome would depend on who asked first.
  */
-export const scriptOf = (seed: string, key: string, effect: EffectClass, n: number, target: string): readonly Behaviour[] => (n === 0 || target.startsWith(CONTESTED) ? [APPLIES] : script(new Chance(`${seed}/world/${key}`), effect));
+export const scriptOf = (seed: string, key: string, tool: Fired, n: number, target: string): readonly Behaviour[] => (n === 0 || target.startsWith(CONTESTED) ? [APPLIES] : script(new Chance(`${seed}/world/${key}`), tool));
 
 export const resultOf = (tool: string, n: number): string => `${tool}:${n}`;
 
-function script(chance: Chance, effect: EffectClass): Behaviour[] {
+function script(chance: Chance, { name, effect }: Fired): Behaviour[] {
+  if (name === GUARDED && chance.hits(0.4)) return [{ does: 'fail', as: 'concurrency_conflict', notApplied: true }];
+  if (name === DOUBTFUL && chance.hits(0.4)) return [{ does: 'doubt', applied: chance.hits(0.4) }, APPLIES];
   const applies: Behaviour = { does: 'apply', afterMs: chance.hits(0.05) ? RARELY_SLOW_MS : chance.between(0, 20) };
   const trouble = chance.next();
   if (effect === 'irreversible') {
