@@ -25,6 +25,7 @@ const { version: VERSION } = z.object({ version: z.string() }).parse(createRequi
 
 
 export { EXIT_CODES } from './failure.js';
+export { compare, compareEvents } from './audit/compare.js';
 export { explainEvents, explain } from './audit/explain.js';
 export { makeAnchor, readAnchor } from './audit/anchor.js';
 export { exportRun, historyFile } from './export-run.js';

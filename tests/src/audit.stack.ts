@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
 import path from 'node:path';
 import { writeFile } from 'node:fs/promises';
-import { explain, makeAnchor, readAnchor, showRun, verify } from '@holdfast/cli';
+import { compare, explain, makeAnchor, readAnchor, showRun, verify } from '@holdfast/cli';
 import { topics } from '@holdfast/protocol';
+import { chainHash } from '@holdfast/runtime';
 import type { ServedWorker } from '@holdfast/sdk';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { countingTool, work } from './support/worker.js';
@@ -69,6 +70,26 @@ test('a row deleted from the end is found', async () => {
   expect(differences).toEqual([{ topic: topics.runEvents, stream: RUN, problem: expect.stringMatching(/behind what was published/) }]);
 });
 
+test('an event that was acknowledged, and is gone from the topic, is found', async () => {
+  const database = stack.database('orchestrator');
+  const { rows } = await database.query("select * from journal where stream = $1 and topic = 'run.events' order by version desc limit 1", [RUN]);
+  const last = rows[0] as { lane: number; version: string; hash: string; tenant: string };
+  const row = { stream: RUN, version: Number(last.version) + 1, type: 'RunFinished', time: 1, tenant: last.tenant, data: '{}' };
+  const seq = 1_000_000;
+  const add = 'insert into journal (lane, seq, prev, topic, stream, version, type, time, tenant, hash, data) values ($1, $2, 0, $3, $4, $5, $6, $7, $8, $9, $10)';
+  const published = 'update progress set published = published + $2 where lane = $1';
+  await database.query(add, [last.lane, seq, topics.runEvents, RUN, row.version, row.type, row.time, row.tenant, chainHash(last.hash, row), row.data]);
+  try {
+    // Not published yet, it is the outbox's.
+    expect((await check()).differences).toEqual([]);
+    await database.query(published, [last.lane, seq]);
+    expect((await check()).differences).toEqual([{ topic: topics.runEvents, stream: RUN, problem: expect.stringMatching(/lost an event that the broker had acknowledged, from version 6 \(RunFinished\)/) }]);
+  } finally {
+    await database.query('delete from journal where seq = $1', [seq]);
+    await database.query(published, [last.lane, -seq]);
+  }
+});
+
 test('a run is explained and shown from its events alone', async () => {
   expect(await explain(stack.brokers, 'another')).toEqual({
     run: 'another',
@@ -91,6 +112,12 @@ test('a run is explained and shown from its events alone', async () => {
   expect(await showRun(stack.brokers, RUN)).toMatchObject({ goal: 'pay once', chain: 'intact' });
   expect(await explain(stack.brokers, 'never-was')).toBeNull();
   expect(await showRun(stack.brokers, 'never-was')).toBeNull();
+});
+
+test('a run is set beside another from their events alone', async () => {
+  expect(await compare(stack.brokers, 'another', 'another')).toMatchObject({ alike: true, steps: [{ step: '1', run: { what: 'call pay@1' }, differs: [] }] });
+  expect(await compare(stack.brokers, RUN, 'another')).toMatchObject({ alike: false, input: { differs: true }, steps: [{ step: '1', differs: [] }] });
+  expect(await compare(stack.brokers, 'another', 'never-was')).toEqual({ missing: 'never-was' });
 });
 
 test('an event that no service wrote is found', async () => {

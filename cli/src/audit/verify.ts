@@ -46,6 +46,8 @@ const audited: readonly Audited[] = [
 ];
 
 interface Row {
+  readonly lane: number;
+  readonly seq: number;
   readonly stream: string;
   readonly version: number;
   readonly type: string;
@@ -57,7 +59,8 @@ interface Row {
 
 /**
  * Folds the topics alone and compares with each service's database: rows, hash chains, states, and
- * that every open stream is on the agenda. With an anchor, also that no signed head was cut off.
+ * that every open stream is on the agenda, and that the topics still hold what the broker has
+ * acknowledged. With an anchor, also that no signed head was cut off from topic and database alike.
  */
 export async function verify(options: { brokers: readonly string[]; databaseUrl: string; anchor?: Anchor; onProgress?: (text: string) => void }): Promise<VerifyResult> {
   const differences: Difference[] = [];
@@ -65,6 +68,9 @@ export async function verify(options: { brokers: readonly string[]; databaseUrl:
   let events = 0;
   for (const audit of audited) {
     options.onProgress?.(`reading ${audit.topic} …`);
+    const url = databaseUrl(options.databaseUrl, databaseOf(audit.service));
+    // Before the topic is read: what counts as published by then must be on it.
+    const acknowledged = await publishedUpTo(url);
     const published = await readStreams(options.brokers, audit.topic);
     streams += published.size;
     for (const { events: own } of published.values()) events += own.length;
@@ -72,7 +78,7 @@ export async function verify(options: { brokers: readonly string[]; databaseUrl:
     for (const { stream, problems } of published.values()) for (const problem of problems) report(stream, problem);
     if (options.anchor !== undefined) compareAnchor(audit.topic, options.anchor, published, report);
     options.onProgress?.(`comparing with the database of ${audit.service} …`);
-    await compareDatabase(audit, databaseUrl(options.databaseUrl, databaseOf(audit.service)), published, report);
+    await compareDatabase(audit, url, published, acknowledged, report);
   }
   return { streams, events, differences };
 }
@@ -85,11 +91,23 @@ function compareAnchor(topic: string, anchor: Anchor, published: ReadonlyMap<str
   }
 }
 
-async function compareDatabase(audit: Audited, url: string, published: ReadonlyMap<string, TopicStream>, report: (stream: string, problem: string) => void): Promise<void> {
+/** The seq up to which each lane's rows were acknowledged by the broker. */
+async function publishedUpTo(url: string): Promise<ReadonlyMap<number, number>> {
   const client = new pg.Client({ connectionString: url, types: exactTypes });
   await client.connect();
   try {
-    const { rows } = await client.query<Row>('select stream, version, type, time, tenant, hash, data from journal where version is not null and topic = $1 order by stream, version', [audit.topic]);
+    const { rows } = await client.query<{ lane: number; published: number }>('select lane, published from progress');
+    return new Map(rows.map(({ lane, published }) => [lane, published]));
+  } finally {
+    await client.end();
+  }
+}
+
+async function compareDatabase(audit: Audited, url: string, published: ReadonlyMap<string, TopicStream>, acknowledged: ReadonlyMap<number, number>, report: (stream: string, problem: string) => void): Promise<void> {
+  const client = new pg.Client({ connectionString: url, types: exactTypes });
+  await client.connect();
+  try {
+    const { rows } = await client.query<Row>('select lane, seq, stream, version, type, time, tenant, hash, data from journal where version is not null and topic = $1 order by stream, version', [audit.topic]);
     const { rows: agenda } = await client.query<{ stream: string }>('select stream from agenda where open');
     const open = new Set(agenda.map(({ stream }) => stream));
     const journal = new Map<string, Row[]>();
@@ -99,7 +117,7 @@ async function compareDatabase(audit: Audited, url: string, published: ReadonlyM
       else stream.push(row);
     }
     for (const stream of new Set([...published.keys(), ...journal.keys()])) {
-      compareStream(audit, journal.get(stream) ?? [], published.get(stream), (problem) => report(stream, problem));
+      compareStream(audit, journal.get(stream) ?? [], published.get(stream), acknowledged, (problem) => report(stream, problem));
       const events = published.get(stream)?.events ?? [];
       if (audit.isOpen(events.map(({ envelope, data }) => ({ type: envelope.type, data }))) && !open.has(stream)) report(stream, 'is open but not on the agenda: nothing would ever wake it');
     }
@@ -108,7 +126,7 @@ async function compareDatabase(audit: Audited, url: string, published: ReadonlyM
   }
 }
 
-function compareStream(audit: Audited, rows: readonly Row[], published: TopicStream | undefined, report: (problem: string) => void): void {
+function compareStream(audit: Audited, rows: readonly Row[], published: TopicStream | undefined, acknowledged: ReadonlyMap<number, number>, report: (problem: string) => void): void {
   const events = published?.events ?? [];
   let hash = '';
   for (const row of rows) {
@@ -127,6 +145,11 @@ function compareStream(audit: Audited, rows: readonly Row[], published: TopicStr
   }
   if (events.length > rows.length) report(`the topic has ${events.length} events, the journal ${rows.length}: the database is behind what was published (a restore?)`);
   // Rows not yet published are the outbox's tail; only their age would be a fault, which health shows.
+  const lost = rows.slice(events.length).filter(({ lane, seq }) => seq <= (acknowledged.get(lane) ?? 0));
+  const [first] = lost;
+  if (first !== undefined && (published?.problems.length ?? 0) === 0) {
+    report(`the topic has lost ${lost.length === 1 ? 'an event' : `${lost.length} events`} that the broker had acknowledged, from version ${first.version} (${first.type}) on: its tail is gone`);
+  }
   const fromTopic = audit.fold(events.slice(0, common).map(({ envelope, data }) => ({ type: envelope.type, data })));
   const fromJournal = audit.fold(rows.slice(0, common).map(({ type, data }) => ({ type, data: JSON.parse(data) as unknown })));
   if (!isDeepStrictEqual(fromTopic, fromJournal)) report('the fold of the topic is not the fold of the journal');

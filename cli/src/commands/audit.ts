@@ -1,5 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
+import { compare, type Comparison } from '../audit/compare.js';
 import { explain, type Explanation } from '../audit/explain.js';
 import { makeAnchor, readAnchor } from '../audit/anchor.js';
 import { verify } from '../audit/verify.js';
@@ -40,6 +41,20 @@ export function addAudit(program: Command): void {
       print(json === true, explanation, () => people(explanation));
     });
   audit
+    .command('compare <run> <reference>')
+    .description('set a run, resumed perhaps, beside one of the same code that was not interrupted: step by step, and how they ended; exit 1 when they differ')
+    .option('--json', 'print JSON')
+    .action(async (id: string, reference: string, { json }: { json?: boolean }) => {
+      const compared = await compare((await findStack('.')).brokers, id, reference);
+      if ('missing' in compared) {
+        process.stderr.write(`run ${compared.missing} has no events: it was never accepted here\n`);
+        process.exitCode = EXIT.no;
+        return;
+      }
+      if (!compared.alike) process.exitCode = EXIT.no;
+      print(json === true, compared, () => sideBySide(compared));
+    });
+  audit
     .command('anchor')
     .description('export the signed heads of all chains; keep the file elsewhere')
     .option('--out <file>', 'where to write it; stdout when absent')
@@ -59,5 +74,27 @@ function people({ run, phase, steps, resumes, refused, doubledByNaiveRestart }: 
     ...resumes.map(({ fence, because, replayed, refired }) => `resumed under fence ${fence} (${because.replaceAll('_', ' ')}): ${replayed} steps replayed${refired.length === 0 ? '' : `, step ${refired.join(', ')} fired again under its key`}`),
     ...Object.entries(refused).map(([reason, count]) => `refused ${count} × ${reason}`),
     doubledByNaiveRestart === null ? 'a naive restart would have doubled nothing' : `a naive restart would have done step ${doubledByNaiveRestart.step} (${doubledByNaiveRestart.tool}) a second time`,
+  ].join('\n');
+}
+
+const WORDS_MAX = 60;
+const words = (value: unknown): string => {
+  const text = JSON.stringify(value);
+  return text.length > WORDS_MAX ? `${text.slice(0, WORDS_MAX)}…` : text;
+};
+
+function sideBySide({ run, reference, alike, resumes, input, ending, steps }: Comparison): string {
+  const rows = steps.map((step) => {
+    const either = step.run ?? step.reference;
+    const outcomes = step.differs.includes('outcome') || step.differs.includes('missing') ? [words(step.run?.outcome ?? null), words(step.reference?.outcome ?? null)] : [words(step.run?.outcome ?? null), 'the same'];
+    return [step.step, either?.what ?? '', ...outcomes, `${step.run?.attempts ?? '-'} / ${step.reference?.attempts ?? '-'}`, step.differs.length === 0 ? '' : step.differs.join(', ')];
+  });
+  const count = steps.filter(({ differs }) => differs.length > 0).length;
+  return [
+    table(['step', 'what', run, reference, 'attempts', 'differs in'], rows),
+    ...(input.differs ? ['they were started with other inputs'] : []),
+    `${run} was taken up again ${resumes.run} times, ${reference} ${resumes.reference} times`,
+    ending.differs ? `${run} ended as ${words(ending.run)}, ${reference} as ${words(ending.reference)}` : `both ended as ${words(ending.run)}`,
+    alike ? 'alike' : `they differ in ${[...(count > 0 ? [`${count} of ${steps.length} steps`] : []), ...(input.differs ? ['their input'] : []), ...(ending.differs ? ['their end'] : [])].join(' and ')}`,
   ].join('\n');
 }
