@@ -34,6 +34,9 @@ const rawArgs = (run: string, args: string): Promise<Place> => raw(run, `{"step"
 const start = (key: string | Buffer | null, more: { readonly partition?: number; readonly headers?: Record<string, string> } = {}): Promise<Place> => stack.send({ key, type: 'StartRun', value: '{"agent":null,"input":1}', ...more });
 const report = (run: string, data: Json): Promise<Place> => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: JSON.stringify(data) });
 
+/** Another run, of another lane. */
+const elsewhere = (run: string): string => stack.runOn((stack.laneOf(run) + 1) % 4, `beside-${run}`);
+
 const rows: readonly Row[] = [
   { name: 'a value that is not JSON', send: (run) => raw(run, '{nope'), rejected: { reason: 'invalid' }, dead: 'not_json' },
   { name: 'no value', send: (run) => stack.send({ key: run, type: 'CallTool', value: null }), rejected: { reason: 'invalid' }, dead: 'invalid' },
@@ -45,6 +48,9 @@ const rows: readonly Row[] = [
   { name: 'arguments that fail the contract’s schema', send: (run) => stack.intent(run, 'CallTool', call({ amount: 'much' })), rejected: { reason: 'invalid_arguments', message: /amount/ } },
   { name: 'a key other than ce_subject', send: (run) => stack.intent(run, 'CallTool', call({ amount: 1 }), { ce_subject: 'another' }), dead: 'key_mismatch' },
   { name: 'a wrong partition', send: (run) => stack.send({ key: run, type: 'CallTool', value: JSON.stringify(call({ amount: 1 })), partition: (stack.laneOf(run) + 1) % 4 }), dead: 'wrong_partition' },
+  { name: 'an unknown type on a wrong partition', send: (run) => stack.send({ key: run, type: 'Nope', value: '{}', partition: (stack.laneOf(run) + 1) % 4 }), dead: 'wrong_partition' },
+  { name: 'an unknown type under another key', send: (run) => stack.send({ key: elsewhere(run), type: 'Nope', value: '{}', headers: { ce_subject: run } }), dead: 'key_mismatch' },
+  { name: 'an intent of 300 KiB on a wrong partition', send: (run) => stack.send({ key: run, type: 'CallTool', value: JSON.stringify(call({ amount: 1, note: 'x'.repeat(300 * 1024) })), partition: (stack.laneOf(run) + 1) % 4 }), dead: 'wrong_partition' },
   { name: 'an intent of 300 KiB', send: (run) => stack.intent(run, 'CallTool', call({ amount: 1, note: 'x'.repeat(300 * 1024) })), rejected: { reason: 'too_large', message: /artifact/ }, dead: 'too_large' },
   { name: 'the same run with another input', send: (run) => stack.intent(run, 'StartRun', { agent: null, input: 'another' }), rejected: { reason: 'run_exists_with_other_input' } },
   { name: 'the same step with other arguments', send: (run) => stack.intent(run, 'CallTool', { step: '1', tool: PAY, args: { amount: 77 } }), rejected: { reason: 'operation_conflict' } },

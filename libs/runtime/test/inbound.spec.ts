@@ -68,6 +68,10 @@ describe('an outsider’s record', () => {
     ['key_mismatch', wish(3, 's1', { does: 'add' }, { key: 's2' })],
     ['key_mismatch', wish(3, 's1', { does: 'add' }, { key: null })],
     ['wrong_partition', wish(3, 'elsewhere', { does: 'add' })],
+    ['wrong_partition', wish(3, 'elsewhere', {}, { type: 'Wihs' })],
+    ['wrong_partition', wish(3, 'elsewhere', big)],
+    ['key_mismatch', wish(3, 's1', {}, { type: 'Wihs', key: 's2' })],
+    ['key_mismatch', wish(3, 's1', big, { key: 's2' })],
     ['invalid', wish(3, 's1', { does: 'add' }, { value: null })],
     ['invalid', wish(3, 's1', { does: 'fly' })],
     ['not_json', wish(3, 's1', {}, { value: '{' })],
@@ -87,8 +91,12 @@ describe('an outsider’s record', () => {
     expect(new Inspector(counter(), () => LANE + 1).inspect(wish(3, '~lane/p/2', { does: 'add' }), marks()).kind).toBe('message');
   });
 
-  test('whose subject can’t be stored is told to nobody', () => {
-    const result = inspector.inspect(wish(3, 'a\0b', { does: 'add' }), marks());
+  test.each<[string, LogRecord]>([
+    ['whose subject can’t be stored', wish(3, 'a\0b', { does: 'add' })],
+    ['about a stream of another lane', wish(3, 'elsewhere', {}, { type: 'Wihs' })],
+    ['about another stream than its key’s', wish(3, 's1', {}, { type: 'Wihs', key: 's2' })],
+  ])('%s is told to nobody: it is no stream that this lane may write', (_, record) => {
+    const result = inspector.inspect(record, marks());
     expect(result.kind === 'unreadable' && result.problem.envelope).toBeUndefined();
   });
 

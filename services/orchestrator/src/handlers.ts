@@ -264,7 +264,7 @@ export class RunHandlers {
 
   unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
     turn.park(reason, message);
-    if (envelope === undefined || record.topic !== topics.agentIntents || reason === 'key_mismatch' || reason === 'wrong_partition') return;
+    if (envelope === undefined || record.topic !== topics.agentIntents) return;
     const run = turn.state(envelope.subject);
     // A run belongs to one tenant: another's message says nothing in it.
     if (!isRun(run) || run.tenant !== envelope.tenant) return;

@@ -93,17 +93,18 @@ export class Inspector<State, Event extends Message> {
     if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
     if (envelope === undefined) return this.#park(record, envelope, 'no_type', 'the record has no ce_type header', undefined, marks);
     if (!isStorable(envelope.subject)) return this.#park(record, envelope, 'invalid_id', 'the run id holds a NUL', undefined, marks);
+    // Before anything else is said of it: a lane writes no stream of another's.
+    if (envelope.subject !== record.key) {
+      return this.#park(record, envelope, 'key_mismatch', `the record's key is ${quote(record.key)}, its ce_subject ${quote(envelope.subject)}; both must be the run id`, undefined, marks);
+    }
+    if (!this.#isHere(record, envelope)) {
+      return this.#park(record, envelope, 'wrong_partition', `key ${quote(record.key)} belongs to partition ${this.#laneOf(envelope.subject)}, not ${record.lane}; use Kafka's default partitioner`, undefined, marks);
+    }
     const bytes = record.value === null ? 0 : Buffer.byteLength(record.value);
     if (bytes > VALUE_BYTES_MAX) {
       return this.#park(record, envelope, 'too_large', `${envelope.type} has ${bytes} bytes, the limit is ${VALUE_BYTES_MAX}; store the large value as an artifact and send its reference`, undefined, marks);
     }
     if (!table.known.has(envelope.type)) return this.#park(record, envelope, 'unknown_type', `no message type "${envelope.type}" on ${record.topic}`, undefined, marks);
-    if (envelope.subject !== record.key) {
-      return this.#park(record, envelope, 'key_mismatch', `the record's key is ${quote(record.key)}, its ce_subject ${quote(envelope.subject)}; both must be the run id`, undefined, marks);
-    }
-    if (!envelope.subject.startsWith('~') && this.#laneOf(envelope.subject) !== record.lane) {
-      return this.#park(record, envelope, 'wrong_partition', `key ${quote(record.key)} belongs to partition ${this.#laneOf(envelope.subject)}, not ${record.lane}; use Kafka's default partitioner`, undefined, marks);
-    }
     const route = table.routes.get(envelope.type);
     if (route === undefined) return { kind: 'skip', because: 'not_routed' };
     const read = readData(record, route);
@@ -111,10 +112,14 @@ export class Inspector<State, Event extends Message> {
     return { kind: 'message', inbound: { envelope, record, data: read.data }, route };
   }
 
+  #isHere({ lane }: LogRecord, { subject }: Envelope): boolean {
+    return subject.startsWith('~') || this.#laneOf(subject) === lane;
+  }
+
   #park(record: LogRecord, envelope: Envelope | undefined, reason: string, message: string, data: Unreadable['data'], marks: Marks): Inspected<State, Event> {
     if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
-    // No stream has a name that can't be stored: nobody can be told.
-    const about = envelope !== undefined && isStorable(envelope.subject) ? envelope : undefined;
+    // No stream has a name that can't be stored, and another lane's is not this one's to write: nobody can be told.
+    const about = envelope !== undefined && isStorable(envelope.subject) && envelope.subject === record.key && this.#isHere(record, envelope) ? envelope : undefined;
     return { kind: 'unreadable', problem: { record, envelope: about, reason, message, data } };
   }
 }
