@@ -48,6 +48,26 @@ describe('a turn', () => {
     expect(of.stream('s1')?.state.n).toBe(6);
   });
 
+  test('changes nothing of its lanes where it fails', async () => {
+    const [one, other] = [lane(), lane({ lane: LANE + 1 })];
+    const service = counter();
+    const context = {
+      service,
+      inspector: new Inspector<Counter, CounterEvent>(service, () => LANE),
+      clock: { now: () => NOW, after: () => () => undefined, soon: () => undefined },
+      random: { next: () => 0, uuid: () => 'u' },
+      load: (streams: readonly string[]) => (streams.includes('gone') ? Promise.reject(new Error('no database')) : Promise.resolve(new Map())),
+      lock: () => Promise.resolve(new Map()),
+      halt: () => undefined,
+    };
+    const works = [
+      { lane: one, records: [open(0, 's1')], due: [] },
+      { lane: other, records: [wish(0, 's2', { does: 'look', at: 'gone' })], due: [] },
+    ];
+    await expect(decideTurn(context, works)).rejects.toThrow('no database');
+    expect(one.agenda.openCount()).toBe(0);
+  });
+
   test('folds a stream from the journal when the lane does not hold it', async () => {
     const earlier = await turn(lane(), [open(0, 's1'), add(1, 's1', 4)]);
     const of = lane({ nextSeq: 3 });

@@ -269,6 +269,12 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.shelf.apply();
   }
 
+  /** It is not written: the agenda follows from the lane's own states again. `due` as `finish` had it. */
+  discard(due: ReadonlySet<string>): void {
+    const { service, now } = this.#context;
+    for (const stream of new Set([...due, ...this.#streams.keys()])) this.#of.agenda.update(stream, service.agenda(this.#of.stream(stream)?.state ?? service.initial, stream), now);
+  }
+
   #cached(stream: string): Cached<State> {
     const cached = this.#streams.get(stream) ?? this.#of.stream(stream);
     if (cached === undefined) throw new Missing('stream', stream);

@@ -13,8 +13,17 @@ export const mend = (service: string): string =>
 /** What an error says. */
 export const message = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** Errors that the same statement would meet again: bad data, violated constraints, missing tables; not outages or conflicts. */
-export function isDeterministic(error: unknown): boolean {
+/** Whom an error that the same statement would meet again is to be blamed on. */
+export type Blame = 'message' | 'lane';
+
+/**
+ * Null for outages and conflicts: trying again mends them. `message`: a value that no column takes, or that is beyond
+ * a limit; it came with what was decided on. `lane`: the journal contradicts what is held in memory, or tables or
+ * rights are not as they should be; no message is to blame for that.
+ */
+export function blameOf(error: unknown): Blame | null {
   const code = typeof error === 'object' && error !== null && 'code' in error ? error.code : undefined;
-  return typeof code === 'string' && /^(22|23|42)/.test(code);
+  if (typeof code !== 'string') return null;
+  if (/^(22|54)/.test(code)) return 'message';
+  return /^(21|23|42)/.test(code) ? 'lane' : null;
 }

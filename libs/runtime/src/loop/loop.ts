@@ -4,7 +4,9 @@ import type { Assignment, LaneGroup, LogRecord } from '../ports.js';
 import { JournalReplaced, type LaneWrite, type LockedStore } from '../store/types.js';
 import { pause } from '../system.js';
 import { collect } from './collect.js';
+import { insist, RETRY_FIRST_MS, RETRY_MOST_MS } from './insist.js';
 import { sleeps, type Lane } from './lane.js';
+import { apart } from './apart.js';
 import { Publisher } from './publisher.js';
 import { Pace } from './pace.js';
 import type { LoopHealth, LoopOptions } from './options.js';
@@ -12,18 +14,16 @@ import { isReadingAlone, ReadOn } from './read-on.js';
 import { Rest } from './rest.js';
 import { factsOf } from './turn-facts.js';
 import type { Cached } from './streams.js';
-import { isDeterministic, JournalBehind, mend, message } from './faults.js';
+import { blameOf, JournalBehind, mend, message } from './faults.js';
 import { laneFrom } from './lane-from.js';
 import { Telling } from './telling.js';
-import { decideTurn, type LaneWork } from './turn.js';
+import { decideTurn, type Decided, type LaneWork } from './turn.js';
 import { Inspector } from './inbound.js';
 
 export type { LoopHealth, LoopOptions };
 
 /** Arrived and not yet taken; beyond it fetching is held back. */
 const INBOX_MAX = 16_000;
-const RETRY_FIRST_MS = 50;
-const RETRY_MOST_MS = 5000;
 /** How long a stopping instance waits for its last rows to be published. */
 const FLUSH_MS = 5000;
 const QUIET_CLOSINGS_MAX = 500;
@@ -209,10 +209,29 @@ export class Loop<State, Event extends Message> {
 
   /** Returns whether it came to anything. */
   async #turn(works: readonly LaneWork<State>[]): Promise<boolean> {
+    try {
+      return await this.#once(works);
+    } catch (error) {
+      if (blameOf(error) === null) throw error;
+      const next = apart(works, error, this.#options.service.inbound);
+      if (next.kind === 'stop') this.#halt(next.work.lane, next.reason);
+      else for (const part of next.turns) await this.#further(part);
+      return true;
+    }
+  }
+
+  async #further(part: readonly LaneWork<State>[]): Promise<void> {
+    if (this.#stopping) return;
+    // It goes on, if in small steps.
+    this.#busySince = this.#options.clock.now();
+    await this.#turn(part.filter(({ lane }) => lane.halted === null && !lane.gone));
+  }
+
+  async #once(works: readonly LaneWork<State>[]): Promise<boolean> {
     const { service, store, clock, random, observer } = this.#options;
     const startedAt = clock.now();
     let locked: LockedStore | null = null;
-    const turn = await this.#insist('load', works, () =>
+    const turn = await this.#insist('load', () =>
       decideTurn(
         {
           service,
@@ -249,7 +268,7 @@ export class Loop<State, Event extends Message> {
     if (decided) crashPoint(`${service.name}.before-commit`, about);
     const isNothing = locked === null && turn.every(({ lane, write, halted }) => halted === null && isReadingAlone(write, lane));
     // Such marks go with the lane's next row, or wait as others do: much of what a service reads is another's.
-    const held = isNothing ? new Set(turn.map(({ lane }) => lane.id)) : await this.#write(works, writes, locked);
+    const held = isNothing ? new Set(turn.map(({ lane }) => lane.id)) : await this.#write(turn, writes, locked);
     const committedAt = clock.now();
     if (decided) crashPoint(`${service.name}.after-commit`, about);
     for (const { lane, write, apply, halted, counted } of turn) {
@@ -275,37 +294,22 @@ export class Loop<State, Event extends Message> {
     return !isNothing;
   }
 
-  async #write(works: readonly LaneWork<State>[], writes: readonly LaneWrite[], locked: LockedStore | null): Promise<ReadonlySet<number>> {
-    if (locked !== null) {
-      try {
-        return this.#readOn.written(await locked.commit(writes), this.#options.clock.now());
-      } catch (error) {
-        // The locks are gone, and with them what was decided under them: the lanes are read anew.
-        this.#options.onAlarm('database', { error: message(error) });
-        return new Set();
-      }
+  /** @throws what {@link blameOf} blames on somebody */
+  async #write(turn: readonly Decided<State>[], writes: readonly LaneWrite[], locked: LockedStore | null): Promise<ReadonlySet<number>> {
+    try {
+      const held = locked === null ? await this.#insist('commit', () => this.#options.store.append(writes)) : await locked.commit(writes);
+      return this.#readOn.written(held ?? new Set(), this.#options.clock.now());
+    } catch (error) {
+      if (locked !== null) this.#options.onAlarm('database', { error: message(error) });
+      // The locks are gone, and with them what was decided under them: the lanes are read anew.
+      if (blameOf(error) === null) return new Set();
+      for (const { discard } of turn) discard();
+      throw error;
     }
-    const held = await this.#insist('commit', works, () => this.#options.store.append(writes));
-    return this.#readOn.written(held ?? new Set(), this.#options.clock.now());
   }
 
-  /** Repeats database work until it succeeds; null when the service stops meanwhile or the lanes are given up. */
-  async #insist<T>(what: string, works: readonly LaneWork<State>[], work: () => Promise<T>): Promise<T | null> {
-    let retryMs = RETRY_FIRST_MS;
-    for (;;) {
-      try {
-        return await work();
-      } catch (error) {
-        this.#options.onAlarm('database', { during: what, error: message(error) });
-        if (isDeterministic(error)) {
-          for (const { lane } of works) this.#halt(lane, `${what} failed and would fail again: ${message(error)}`);
-          return null;
-        }
-        if (this.#stopping) return null;
-        await pause(this.#options.clock, retryMs);
-        retryMs = Math.min(retryMs * 2, RETRY_MOST_MS);
-      }
-    }
+  #insist<T>(during: string, work: () => Promise<T>): Promise<T | null> {
+    return insist(work, this.#options.clock, { isStopping: () => this.#stopping, onError: (error) => this.#options.onAlarm('database', { during, error: message(error) }) });
   }
 
   /** Writes how far publishing has come and which streams are at rest, for lanes that have nothing else to write. */

@@ -16,12 +16,16 @@ export interface LaneWork<State> {
   /** What an earlier holder of the lane has kept, since it couldn't read it: comes first. */
   readonly again?: readonly Shelved[];
   readonly due: readonly string[];
+  /** What its one message leads to can't be written, for this reason: the message is not decided on, and taken for one that can't be read. */
+  readonly notStorable?: string;
 }
 
 export interface Decided<State> {
   readonly lane: Lane<State>;
   readonly write: LaneWrite;
   readonly apply: () => void;
+  /** It was not written, and the lane is still held: what it comes to is decided anew. */
+  readonly discard: () => void;
   /** Why the lane can't go past a record, if it can't. */
   readonly halted: string | null;
   readonly counted: readonly Counted[];
@@ -96,19 +100,30 @@ async function attempt<State, Event extends Message>(context: TurnContext<State,
   await context.service.prepare?.(reads.flatMap(({ inspected }) => inspected.flatMap(({ result }) => (result.kind === 'message' ? [result.inbound] : []))));
   const keys = new Set([...extraLocks, ...reads.flatMap((read) => locksOf(context, read))]);
   if (keys.size > 0) for (const [key, data] of await context.lock([...keys])) locked.set(key, data);
-  return reads.map((read) => decideLane(context, read));
+  const decided: Decided<State>[] = [];
+  try {
+    for (const read of reads) decided.push(decideLane(context, read));
+    return decided;
+  } catch (error) {
+    for (const { discard } of decided) discard();
+    throw error;
+  }
 }
 
 function inspectAll<State, Event extends Message>(context: TurnContext<State, Event>, work: LaneWork<State>, draftContext: DraftContext<State, Event>): Read<State, Event> {
   const draft = new Draft<State, Event>(work.lane, draftContext);
   const inspected: Item<State, Event>[] = (work.again ?? []).map((shelved) => ({ record: shelved.record, result: context.inspector.inspect(shelved.record, draft, true), shelved }));
   for (const record of work.records) {
-    const result = context.inspector.inspect(record, draft);
+    const read = context.inspector.inspect(record, draft);
+    const result = work.notStorable === undefined ? read : notStorable(read, work.notStorable);
     if (result.kind === 'halt') return { work, draft, inspected, halted: result.reason };
     inspected.push({ record, result, shelved: null });
   }
   return { work, draft, inspected, halted: null };
 }
+
+const notStorable = <State, Event extends Message>(result: Inspected<State, Event>, message: string): Inspected<State, Event> =>
+  result.kind === 'message' ? { kind: 'unreadable', problem: { record: result.inbound.record, envelope: result.inbound.envelope, reason: 'not_storable', message, data: undefined } } : result;
 
 function streamsOf<State, Event extends Message>({ work, inspected }: Read<State, Event>): Set<string> {
   const streams = new Set<string>(work.due);
@@ -159,7 +174,7 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
   const due = new Set(work.due.filter((stream) => !draft.shelf.has(stream)));
   for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
   const write = draft.finish(due);
-  return { lane: work.lane, write, apply: () => draft.apply(write), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
+  return { lane: work.lane, write, apply: () => draft.apply(write), discard: () => draft.discard(due), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
 }
 
 function decideItem<State, Event extends Message>(context: TurnContext<State, Event>, lane: Lane<State>, draft: Draft<State, Event>, { record, result, shelved }: Item<State, Event>): void {
