@@ -36,6 +36,9 @@ const report = (run: string, data: Json): Promise<Place> => stack.send({ topic: 
 
 /** Another run, of another lane. */
 const elsewhere = (run: string): string => stack.runOn((stack.laneOf(run) + 1) % 4, `beside-${run}`);
+const NUL_TENANT = { ce_tenant: 'a\u0000' };
+const COMMAND = { command: 'c', by: { name: 'kate', roles: ['operator'] }, reason: 'r' };
+const brake = (lane: string, type: string): Promise<Place> => stack.send({ topic: topics.operatorCommands, key: lane, type, value: JSON.stringify({ ...COMMAND, target: { kind: 'agent', name: 'nobody' } }), partition: 1, headers: NUL_TENANT });
 
 const rows: readonly Row[] = [
   { name: 'a value that is not JSON', send: (run) => raw(run, '{nope'), rejected: { reason: 'invalid' }, dead: 'not_json' },
@@ -72,14 +75,23 @@ const rows: readonly Row[] = [
   { name: 'an id that is no UTF-8', run: () => 'a\ufffd\ufffdb', send: (run) => start(Buffer.from([0x61, 0xff, 0xfe, 0x62]), { partition: stack.laneOf(run) }), dead: 'invalid_id' },
   { name: 'an id that is kept for lanes', run: () => '~lane/default/1', send: (run) => start(run), dead: 'invalid_id' },
   { name: 'a NUL in the tenant', send: (run) => stack.intent(run, 'CallTool', call({ amount: 1 }), { ce_tenant: 'a\u0000' }), dead: 'invalid_id' },
-  { name: 'a NUL in the tenant of what is not JSON', send: (run) => stack.send({ key: run, type: 'CallTool', value: '{nope', headers: { ce_tenant: 'a\u0000' } }), dead: 'not_json' },
+  // A tenant is checked before anything else: nobody is told who can't be named.
+  { name: 'a NUL in the tenant of what is not JSON', send: (run) => stack.send({ key: run, type: 'CallTool', value: '{nope', headers: { ce_tenant: 'a\u0000' } }), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a start by a parent', run: () => 'orphan', send: (run) => stack.intent(run, 'StartRun', { agent: null, input: 1, parent: { run: 'finished', step: '1' } }, NUL_TENANT), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a fork', run: () => 'forked', send: (run) => stack.intent(run, 'StartFork', { start: { agent: null, input: 1 }, origin: { run: 'finished', from: '1' }, steps: [], observed: [] }, NUL_TENANT), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of an announcement', run: () => '~lane/default/1', send: (run) => stack.send({ key: run, type: 'AnnounceLane', value: JSON.stringify({ pool: 'default', lane: 1, worker: 'w', agents: [], tools: [], taken: {}, generation: 1000 }), partition: 1, headers: NUL_TENANT }), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a brake', run: () => '~brakes/1', send: (run) => brake(run, 'SetBrake'), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a brake’s release', run: () => '~brakes/1', send: (run) => brake(run, 'ReleaseBrake'), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a signal', send: (run) => stack.intent(run, 'SignalRun', { signal: 's', name: 'n', payload: 1 }, NUL_TENANT), dead: 'invalid_id' },
+  { name: 'a NUL in the tenant of a cancellation', send: (run) => stack.send({ topic: topics.operatorCommands, key: run, type: 'CancelRun', value: JSON.stringify({ ...COMMAND, scope: 'run', manner: 'graceful' }), headers: NUL_TENANT }), dead: 'invalid_id' },
   { name: 'another tenant’s intent', send: (run) => stack.intent(run, 'CallTool', call({ amount: 1 }), { ce_tenant: 'someone-else' }), dead: 'run_unknown' },
   { name: 'another tenant’s intent that is not JSON', send: (run) => stack.send({ key: run, type: 'CallTool', value: '{nope', headers: { ce_tenant: 'someone-else' } }), dead: 'not_json' },
   { name: 'a NUL in the trace', send: (run) => stack.intent(run, 'CallTool', call({ amount: 'much' }), { traceparent: '00-\u0000' }), rejected: { reason: 'invalid_arguments' } },
   { name: 'a report for an unknown effect', send: (run) => report(run, { ...REPORT, step: '9' }), dead: 'effect_unknown', by: 'ledger' },
   { name: 'a report under another key', send: (run) => report(run, REPORT), dead: 'key_mismatch', by: 'ledger' },
   { name: 'a report for a run that never was', run: () => 'never-was', send: (run) => report(run, REPORT), dead: 'effect_unknown', by: 'ledger' },
-  { name: 'another tenant’s report', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: JSON.stringify(REPORT), headers: { ce_tenant: 'some\u0000one' } }), dead: 'effect_unknown', by: 'ledger' },
+  { name: 'another tenant’s report', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: JSON.stringify(REPORT), headers: { ce_tenant: 'someone-else' } }), dead: 'effect_unknown', by: 'ledger' },
+  { name: 'a NUL in the tenant of a report', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: JSON.stringify(REPORT), headers: NUL_TENANT }), dead: 'invalid_id', by: 'ledger' },
   { name: 'a report that is not JSON', send: (run) => stack.send({ topic: topics.toolResults, key: run, type: 'EffectReported', value: '][' }), dead: 'not_json', by: 'ledger' },
   { name: 'a report that fails the schema', send: (run) => report(run, { ...REPORT, attempt: 0 }), dead: 'invalid', by: 'ledger' },
   { name: 'a report under an id with a NUL', run: () => 'a\u0000c', send: (run) => report(run, REPORT), dead: 'invalid_id', by: 'ledger' },

@@ -55,14 +55,33 @@ describe('a service’s record', () => {
     const record: LogRecord = { ...news(0, 1, 0), headers: { ce_type: 'News' } };
     expect(inspector.inspect(record, marks())).toMatchObject({ kind: 'unreadable', problem: { reason: 'not_from_a_service' } });
   });
+
+  test.each(['ce_tenant', 'ce_subject'])('with a NUL in its %s is parked, and moves nothing: no service could have stored it', (header) => {
+    const record = news(0, 1, 0, { stream: 's1' });
+    const seen = marks();
+    const result = inspector.inspect({ ...record, headers: { ...record.headers, [header]: 'a\0b' } }, seen);
+    expect(result).toMatchObject({ kind: 'unreadable', problem: { reason: 'not_from_a_service' } });
+    expect(result.kind === 'unreadable' && result.problem.envelope).toBeUndefined();
+    expect(seen.seen).toEqual({});
+  });
 });
 
 describe('an outsider’s record', () => {
   const big = { does: 'add', pad: 'x'.repeat(VALUE_BYTES_MAX) };
+  const of = (tenant: string, data: unknown = { does: 'add' }, stream = 's1'): LogRecord => {
+    const record = wish(3, stream, data);
+    return { ...record, headers: { ...record.headers, ce_tenant: tenant } };
+  };
 
   test.each<[string, LogRecord]>([
     ['no_type', { ...wish(3, 's1', {}), headers: {} }],
     ['invalid_id', wish(3, 'a\0b', { does: 'add' })],
+    ['invalid_id', of('a\0b')],
+    ['invalid_id', of('')],
+    ['invalid_id', of('x'.repeat(201))],
+    ['invalid_id', of('a\ufffd')],
+    ['invalid_id', of('a\0b', { does: 'add' }, '~lane/p/2')],
+    ['invalid_id', of('a\0b', { does: 'fly' })],
     ['too_large', wish(3, 's1', big)],
     ['unknown_type', wish(3, 's1', {}, { type: 'Wihs' })],
     ['key_mismatch', wish(3, 's1', { does: 'add' }, { key: 's2' })],
@@ -93,6 +112,8 @@ describe('an outsider’s record', () => {
 
   test.each<[string, LogRecord]>([
     ['whose subject can’t be stored', wish(3, 'a\0b', { does: 'add' })],
+    ['of a tenant that can’t be stored', of('a\0b')],
+    ['of a tenant that is none', of('')],
     ['about a stream of another lane', wish(3, 'elsewhere', {}, { type: 'Wihs' })],
     ['about another stream than its key’s', wish(3, 's1', {}, { type: 'Wihs', key: 's2' })],
   ])('%s is told to nobody: it is no stream that this lane may write', (_, record) => {

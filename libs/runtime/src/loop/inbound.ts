@@ -1,4 +1,4 @@
-import { decodeHeaders, parseJson, VALUE_BYTES_MAX, describeIssues, type Envelope, type Message } from '@holdfast/protocol';
+import { decodeHeaders, parseJson, Tenant, VALUE_BYTES_MAX, describeIssues, type Envelope, type Message } from '@holdfast/protocol';
 import type { LogRecord } from '../ports.js';
 import type { Inbound, Route, Service, Unreadable } from './service.js';
 
@@ -55,9 +55,9 @@ export class Inspector<State, Event extends Message> {
 
   #fromService(record: LogRecord, envelope: Envelope | undefined, table: TopicTable<State, Event>, marks: Marks, again: boolean): Inspected<State, Event> {
     const { topic, lane, offset } = record;
-    if (envelope?.seq === undefined || envelope.lane === undefined || envelope.prev === undefined) {
-      // Not a service's: services number every row.
-      return this.#park(record, envelope, 'not_from_a_service', `a record without ce_seq, ce_lane and ce_prevseq on ${topic}, which only services write`, undefined, again ? NO_MARKS : marks);
+    // Not a service's: services number every row, and have stored it before they send it.
+    if (envelope?.seq === undefined || envelope.lane === undefined || envelope.prev === undefined || !isStorable(envelope.subject) || !isStorable(envelope.tenant)) {
+      return this.#park(record, envelope, 'not_from_a_service', `a record without ce_seq, ce_lane and ce_prevseq, or with a NUL in its id or tenant, on ${topic}, which only services write`, undefined, again ? NO_MARKS : marks);
     }
     const source = `${topic}|${envelope.source}|${envelope.lane}`;
     const last = marks.seen[source];
@@ -92,7 +92,8 @@ export class Inspector<State, Event extends Message> {
     // Its answer stands. Decided anew, what was refused then might be taken now, and fire.
     if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
     if (envelope === undefined) return this.#park(record, envelope, 'no_type', 'the record has no ce_type header', undefined, marks);
-    if (!isStorable(envelope.subject)) return this.#park(record, envelope, 'invalid_id', 'the run id holds a NUL', undefined, marks);
+    const problem = problemOf(envelope);
+    if (problem !== null) return this.#park(record, envelope, 'invalid_id', problem, undefined, marks);
     // Before anything else is said of it: a lane writes no stream of another's.
     if (envelope.subject !== record.key) {
       return this.#park(record, envelope, 'key_mismatch', `the record's key is ${quote(record.key)}, its ce_subject ${quote(envelope.subject)}; both must be the run id`, undefined, marks);
@@ -118,14 +119,21 @@ export class Inspector<State, Event extends Message> {
 
   #park(record: LogRecord, envelope: Envelope | undefined, reason: string, message: string, data: Unreadable['data'], marks: Marks): Inspected<State, Event> {
     if (record.offset < (marks.parked[record.topic] ?? 0)) return { kind: 'skip', because: 'answered_before' };
-    // No stream has a name that can't be stored, and another lane's is not this one's to write: nobody can be told.
-    const about = envelope !== undefined && isStorable(envelope.subject) && envelope.subject === record.key && this.#isHere(record, envelope) ? envelope : undefined;
+    // No stream has a name that can't be stored, none belongs to a tenant that is none, and another lane's is not this one's to write: nobody can be told.
+    const about = envelope !== undefined && problemOf(envelope) === null && envelope.subject === record.key && this.#isHere(record, envelope) ? envelope : undefined;
     return { kind: 'unreadable', problem: { record, envelope: about, reason, message, data } };
   }
 }
 
 /** PostgreSQL's text holds every character but NUL. */
 const isStorable = (text: string): boolean => !text.includes('\0');
+
+/** What keeps an outsider's envelope from every handler: its subject and tenant may go into columns. A run id's other rules depend on what it is for. */
+function problemOf({ subject, tenant }: Envelope): string | null {
+  if (!isStorable(subject)) return 'the run id holds a NUL';
+  const checked = Tenant.safeParse(tenant);
+  return checked.success ? null : (checked.error.issues[0]?.message ?? 'the tenant is none');
+}
 
 const quote = (text: string | null): string => (text === null ? 'null' : JSON.stringify(text.slice(0, 80)));
 

@@ -12,3 +12,6 @@ export const openGatewayDatabase = (server: string, applicationName: string, poo
 export const gatewayDatabase = (server: string, applicationName: string): DatabaseOptions => ({ url: serviceDatabaseUrl(server, 'gateway'), applicationName, migrations: gatewayMigrations, journal: false });
 
 export const rowsOf = async <Row>(queries: Queries, text: string, values: readonly unknown[] = []): Promise<Row[]> => (await queries.query(text, [...values])) as Row[];
+
+/** As a column holds it: PostgreSQL's text has every character but NUL. */
+export const storable = <Value>(value: Value): Value | string => (typeof value === 'string' ? value.replaceAll('\0', '\ufffd') : value);

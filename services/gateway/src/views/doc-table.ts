@@ -1,5 +1,4 @@
-import type { EntityManager } from 'typeorm';
-import { rowsOf } from '../store/database.js';
+import { rowsOf, storable, type Queries } from '../store/database.js';
 
 type Column<Doc> = readonly [type: 'text' | 'bigint' | 'int' | 'boolean', value: (doc: Doc, key: readonly string[]) => string | number | boolean | null];
 
@@ -11,13 +10,13 @@ export class DocTable<Doc> {
   readonly #changed = new Set<string>();
 
   private constructor(
-    private readonly tx: EntityManager,
+    private readonly tx: Queries,
     private readonly table: string,
     private readonly keys: readonly string[],
   ) {}
 
   /** Loads the rows of these keys; those that are not there yet may be set all the same. */
-  static async load<Doc>(tx: EntityManager, table: string, keys: readonly string[], wanted: readonly (readonly string[])[]): Promise<DocTable<Doc>> {
+  static async load<Doc>(tx: Queries, table: string, keys: readonly string[], wanted: readonly (readonly string[])[]): Promise<DocTable<Doc>> {
     const made = new DocTable<Doc>(tx, table, keys);
     const distinct = [...new Set(wanted.map((key) => key.join(SEPARATOR)))].map((key) => key.split(SEPARATOR));
     if (distinct.length === 0) return made;
@@ -57,7 +56,7 @@ export class DocTable<Doc> {
     const types = [...this.keys.map(() => 'text'), ...Object.values(columns).map(([type]) => type), 'text'];
     const values = [
       ...this.keys.map((_, index) => changed.map(({ key }) => key[index] ?? '')),
-      ...Object.values(columns).map(([, value]) => changed.map(({ doc, key }) => value(doc, key))),
+      ...Object.values(columns).map(([, value]) => changed.map(({ doc, key }) => storable(value(doc, key)))),
       changed.map(({ doc }) => JSON.stringify(doc)),
     ];
     const selected = all.map((name) => (name === 'place' ? 'w.place::int[]' : `w.${name}`)).join(', ');

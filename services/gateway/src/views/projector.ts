@@ -9,7 +9,7 @@ import { placeOf } from '../domain/position.js';
 import { awaiting, evolvePlan, latestPlan, noPlan, type PlanView } from '../domain/plan-view.js';
 import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
 import { approvalStatus, evolveSteps, placeOfStep, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
-import { rowsOf } from '../store/database.js';
+import { rowsOf, storable } from '../store/database.js';
 import type { LaneSink } from './lane-reader.js';
 import { schemaOf } from './schema.js';
 import { DocTable } from './doc-table.js';
@@ -251,7 +251,7 @@ export class Projector implements LaneSink {
         record.offset,
         envelope.tenant,
         envelope.time,
-        `${topic}/${partition}/${offset}`,
+        storable(`${topic}/${partition}/${offset}`),
         JSON.stringify(decoded.message.data),
       ]);
     }
