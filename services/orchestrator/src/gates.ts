@@ -1,6 +1,6 @@
 import { AdmitRun, CancelRun, topics, type MessageOf, type RunId, type StartRun } from '@holdfast/protocol';
 import type { SharedWord, Turn } from '@holdfast/runtime';
-import { admit, admitFurther, emptyGate, gateKey, gateName, GateRow, left, letIn, together, type Admission, type Admitted, type Gate, type GateName } from './domain/admission.js';
+import { admit, admitFurther, emptyGate, gateKey, gateName, GateRow, left, letIn, together, type Accepted, type Admission, type Admitted, type Gate, type GateName } from './domain/admission.js';
 import type { KnownRun, Run, RunEvent } from './domain/run.js';
 import type { Settings } from './settings.js';
 
@@ -21,7 +21,7 @@ export class Gates {
   }
 
   /** A queued run's turn has come at a gate, or may have: null while it has not, whoever says so. */
-  further(run: string, known: KnownRun, gate: string, turn: RunTurn): Admission | null {
+  further(run: string, known: KnownRun, gate: string, turn: RunTurn): Accepted | null {
     const at = this.#gate(gateName(gate), turn);
     if (at.row.queue.some((entry) => entry.run === run)) {
       const { row, next } = letIn(at);
@@ -32,10 +32,7 @@ export class Gates {
     const gates = this.#gatesOf(tenant, { agent, ...(concurrencyKey === null ? {} : { concurrencyKey }) }, turn);
     const queueMs = Math.max(1, (queued?.expiresAt ?? turn.now) - turn.now);
     const asking = { run: run as RunId, tenant, priority, queueMs, mode: 'enqueue', at: turn.now } as const;
-    const admitted = admitFurther(asking, gates, [...known.gates, gate]);
-    // It was accepted: what would refuse a start lets it wait no longer than it may, and no more.
-    if (admitted.admission.kind === 'refused') return { kind: 'open', gates: [...known.gates, gate] };
-    return this.#taken(admitted, turn, run, tenant, false);
+    return this.#taken(admitFurther(asking, gates, [...known.gates, gate]), turn, run, tenant, false);
   }
 
   /** A run is over: who waits at its gates is let in. */
@@ -62,7 +59,7 @@ export class Gates {
     ];
   }
 
-  #taken({ admission, rows }: Admitted, turn: RunTurn, run: string, tenant: string, compensate: boolean): Admission {
+  #taken<Of extends Admission>({ admission, rows }: Admitted<Of>, turn: RunTurn, run: string, tenant: string, compensate: boolean): Of {
     for (const [key, row] of rows) turn.putShared(key, JSON.stringify(row));
     if (admission.kind === 'queued' && admission.cancel !== null) {
       const by = { name: `run ${run}`.slice(0, 200), roles: ['operator'] };

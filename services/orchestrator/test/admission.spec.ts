@@ -129,6 +129,28 @@ describe('limits', () => {
     expect([phase('run-3'), row(tenantGate).open, row(agentGate).open]).toEqual(['running', 1, 1]);
   });
 
+  it.each([
+    [0, ['D']],
+    [1, ['D', 'E']],
+  ])('are not got round by a run that waited for its conversation and then finds no room, and a queue of %i full: it waits', (queueMax, more) => {
+    const { start, end, deliver, phase, row } = desk({ tenants: { '*': { openMax: 2, queueMax } } });
+    const phases = (): string[] => ['B', 'C', ...more].map(phase);
+    start('A', chat);
+    start('B', { concurrencyKey: 'chat-8' });
+    start('C', chat);
+    end('A');
+    for (const run of more) start(run);
+    deliver(); // C has its conversation now; the others have what room and queue there was.
+    expect(phases()).toEqual(['running', 'queued', 'running', 'queued'].slice(0, phases().length));
+    expect(row(tenantGate)).toMatchObject({ open: 2, queue: [...more.slice(1), 'C'].map((run) => ({ run })) });
+    for (const run of ['B', 'D']) {
+      end(run);
+      deliver();
+    }
+    expect(phases()).toEqual(['completed', 'running', 'completed', 'running'].slice(0, phases().length));
+    expect(row(tenantGate)).toMatchObject({ open: more.length, queue: [] });
+  });
+
   it('on the rate refuse with the time from which there is room', () => {
     const { start, clock, phase, recorded } = desk({ tenants: { [tenant]: { startsPerMinute: 2 } } });
     for (const run of ['run-1', 'run-2', 'run-3']) start(run);
@@ -319,16 +341,19 @@ describe('a budget of a tenant', () => {
 it('whatever starts and ends: no gate has more open runs than it lets in, rows say what streams say, and all are let in at last', () => {
   const word = fc.oneof(
     fc.record({ run: fc.nat(9), key: fc.constantFrom(undefined, 'x', 'y'), mode: fc.constantFrom<Concurrent>('enqueue', 'reject', 'interrupt'), priority: fc.nat(2) }),
-    fc.record({ end: fc.nat(9) }),
+    /** One of those that run. */
+    fc.record({ end: fc.nat(2) }),
     fc.constant('deliver' as const),
   );
   fc.assert(
-    fc.property(fc.array(word, { maxLength: 40 }), (words) => {
-      const made = desk({ tenants: { '*': { openMax: 3 } }, agents: { '*': { openMax: 2 } } });
+    fc.property(fc.array(word, { maxLength: 40, size: 'max' }), fc.constantFrom(undefined, 0, 1), fc.constantFrom(undefined, 0, 1), (words, ofTenant, ofAgent) => {
+      const limit = (openMax: number, queueMax: number | undefined) => ({ '*': { openMax, ...(queueMax === undefined ? {} : { queueMax }) } });
+      const made = desk({ tenants: limit(3, ofTenant), agents: limit(2, ofAgent) });
       const runs = Array.from({ length: 10 }, (_, n) => `r${n}`);
       const open = (): string[] => runs.filter((run) => made.phase(run) === 'running');
       const check = (): void => {
         expect(open().length).toBeLessThanOrEqual(2);
+        for (const run of open()) expect(known(made.states.get(run) ?? absent).gates).toEqual(expect.arrayContaining([tenantGate, agentGate]));
         const sums = new Map<string, { open: number; queue: string[] }>();
         for (const run of runs) for (const { key, data } of Gates.words(run, made.states.get(run) ?? { status: 'absent' })) {
           const row = GateRow.parse(JSON.parse(data));
@@ -340,7 +365,7 @@ it('whatever starts and ends: no gate has more open runs than it lets in, rows s
       };
       for (const each of words) {
         if (each === 'deliver') made.deliver();
-        else if ('end' in each) { if (made.phase(`r${each.end}`) === 'running') made.end(`r${each.end}`); }
+        else if ('end' in each) open().slice(each.end, each.end + 1).forEach(made.end);
         else made.start(`r${each.run}`, { ...(each.key === undefined ? {} : { concurrencyKey: each.key }), onConcurrent: each.mode, priority: each.priority });
         check();
       }

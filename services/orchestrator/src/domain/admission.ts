@@ -61,6 +61,9 @@ export type Admission =
   /** `gates`: those that it has passed. `cancel`: the run that has to make room. */
   | { readonly kind: 'queued'; readonly gates: readonly string[]; readonly gate: string; readonly message: string; readonly since: Instant; readonly expiresAt: Instant; readonly cancel: string | null }
   | ({ readonly kind: 'refused' } & Refused);
+/** What becomes of a run that was accepted. */
+export type Accepted = Exclude<Admission, { kind: 'refused' }>;
+type Refusal = Exclude<Admission, Accepted>;
 
 const MINUTE_MS = 60_000;
 const QUEUE_MAX = 1000;
@@ -68,8 +71,8 @@ const QUEUE_MS = 60 * MINUTE_MS;
 /** When to look again, where nobody knows when there will be room. Milliseconds. */
 const RETRY_AFTER_MS = 10_000;
 
-export interface Admitted {
-  readonly admission: Admission;
+export interface Admitted<Of extends Admission = Admission> {
+  readonly admission: Of;
   /** Rows as they are then; nothing is written of a start that is refused. */
   readonly rows: ReadonlyMap<string, GateRow>;
 }
@@ -83,13 +86,13 @@ export function admit(asking: Asking, gates: readonly Gate[]): Admitted {
     return refused('rate_limited', `${inWords(dry.name)} may start ${perMinute} runs a minute`, Math.ceil(asking.at + ((1 - (dry.row.tokens ?? 0)) * MINUTE_MS) / perMinute));
   }
   const taken = rated.map((gate) => ({ ...gate, row: gate.row.tokens === null ? gate.row : { ...gate.row, tokens: gate.row.tokens - 1 } }));
-  return pass(asking, taken, []);
+  return pass(asking, taken, [], refusalOf);
 }
 
-/** A queued run whose turn has come at one gate goes on to those behind it. */
-export const admitFurther = (asking: Asking, gates: readonly Gate[], passed: readonly string[]): Admitted => pass(asking, gates, passed);
+/** A queued run whose turn has come at one gate goes on to those behind it. It was accepted: however many wait there, it may wait too. */
+export const admitFurther = (asking: Asking, gates: readonly Gate[], passed: readonly string[]): Admitted<Accepted> => pass<never>(asking, gates, passed, () => null);
 
-function pass(asking: Asking, gates: readonly Gate[], passed: readonly string[]): Admitted {
+function pass<No extends Refusal>(asking: Asking, gates: readonly Gate[], passed: readonly string[], refuses: (asking: Asking, gate: Gate) => No | null): Admitted<Accepted | No> {
   const rows = new Map<string, GateRow>(gates.map(({ name, row }) => [gateKey(name), row]));
   const through = [...passed];
   for (const gate of gates) {
@@ -101,27 +104,32 @@ function pass(asking: Asking, gates: readonly Gate[], passed: readonly string[])
       through.push(key);
       continue;
     }
-    const waits = wait(asking, gate);
-    if (waits.kind === 'refused') return { admission: waits, rows: new Map() };
-    rows.set(key, queued(row, asking, waits.front));
-    return { admission: { kind: 'queued', gates: through, gate: key, message: waits.message, since: asking.at, expiresAt: waits.expiresAt, cancel: waits.cancel }, rows };
+    const no = refuses(asking, gate);
+    if (no !== null) return { admission: no, rows: new Map() };
+    const { front, ...waits } = waitAt(asking, gate);
+    rows.set(key, queued(row, asking, front));
+    return { admission: { kind: 'queued', gates: through, gate: key, since: asking.at, ...waits }, rows };
   }
   return { admission: { kind: 'open', gates: through }, rows };
 }
 
-type Waits = { readonly kind: 'waits'; readonly message: string; readonly expiresAt: Instant; readonly front: boolean; readonly cancel: string | null };
-
-function wait({ mode, queueMs, at }: Asking, gate: Gate): Waits | Extract<Admission, { kind: 'refused' }> {
+/** Why a run that finds no room at a gate may not wait there; null where it may. */
+function refusalOf({ mode, queueMs, at }: Asking, gate: Gate): Refusal | null {
   const { name, row, limit } = gate;
-  const busy = `${inWords(name)} has ${row.open} open ${row.open === 1 ? 'run' : 'runs'}${row.queue.length === 0 ? '' : `, and ${row.queue.length} wait`}`;
-  const isKey = name[0] === 'key';
-  if (isKey && mode === 'reject') return { kind: 'refused', reason: 'concurrent_run', message: busy, retryAt: at + RETRY_AFTER_MS, ...(row.holder === null ? {} : { holder: row.holder as RunId }) };
+  const no = (reason: Refused['reason']): Refusal => ({ kind: 'refused', reason, message: busy(gate), retryAt: at + RETRY_AFTER_MS });
+  if (name[0] === 'key' && mode === 'reject') return { ...no('concurrent_run'), ...(row.holder === null ? {} : { holder: row.holder as RunId }) };
   const queueMax = limit.queueMax ?? QUEUE_MAX;
-  if (queueMax === 0 || queueMs === 0) return { kind: 'refused', reason: 'limit_reached', message: busy, retryAt: at + RETRY_AFTER_MS };
-  if (row.queue.length >= queueMax) return { kind: 'refused', reason: 'queue_full', message: busy, retryAt: at + RETRY_AFTER_MS };
-  const takesOver = isKey && (mode === 'interrupt' || mode === 'rollback');
-  return { kind: 'waits', message: busy, expiresAt: at + Math.min(queueMs ?? Infinity, limit.queueMs ?? QUEUE_MS), front: takesOver, cancel: takesOver ? row.holder : null };
+  if (queueMax === 0 || queueMs === 0) return no('limit_reached');
+  return row.queue.length >= queueMax ? no('queue_full') : null;
 }
+
+function waitAt({ mode, queueMs, at }: Asking, gate: Gate): { readonly message: string; readonly expiresAt: Instant; readonly front: boolean; readonly cancel: string | null } {
+  const { name, row, limit } = gate;
+  const takesOver = name[0] === 'key' && (mode === 'interrupt' || mode === 'rollback');
+  return { message: busy(gate), expiresAt: at + Math.min(queueMs ?? Infinity, limit.queueMs ?? QUEUE_MS), front: takesOver, cancel: takesOver ? row.holder : null };
+}
+
+const busy = ({ name, row }: Gate): string => `${inWords(name)} has ${row.open} open ${row.open === 1 ? 'run' : 'runs'}${row.queue.length === 0 ? '' : `, and ${row.queue.length} wait`}`;
 
 /** Higher priority first, then who came first. Who takes over goes before all that do not. */
 function queued(row: GateRow, { run, tenant, priority, at }: Asking, front: boolean): GateRow {

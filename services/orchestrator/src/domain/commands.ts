@@ -43,7 +43,7 @@ import type {
   WorkerId,
   Attempt,
 } from '@holdfast/protocol';
-import type { Admission } from './admission.js';
+import type { Accepted, Admission } from './admission.js';
 import type { Brake, Brakes } from './brakes.js';
 import type { RunEvent, StepState } from './run.js';
 
@@ -78,7 +78,7 @@ export interface Holder {
 export type RunCommand =
   | { readonly type: 'start'; readonly at: Instant; readonly tenant: Tenant; readonly data: Data<typeof StartRun>; readonly inputDigest: Digest; readonly holder: Holder | null; /** Absent: there is no limit. */ readonly admission?: Admission; /** Of the intent. */ readonly offset?: number; /** What it begins with. */ readonly fork?: Omit<Data<typeof StartFork>, 'start'> }
   /** The run's turn has come where it waited. */
-  | { readonly type: 'admit'; readonly at: Instant; readonly gate: string; readonly admission: Admission }
+  | { readonly type: 'admit'; readonly at: Instant; readonly gate: string; readonly admission: Accepted }
   | { readonly type: 'call'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallTool>; readonly identity: CallIdentity; /** What holds its tool still. */ readonly brake?: Brake | null }
   | { readonly type: 'group'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof CallGroup>; readonly identities: readonly CallIdentity[] }
   | { readonly type: 'record'; readonly at: Instant; readonly spent?: string; readonly data: Data<typeof RecordStep> }

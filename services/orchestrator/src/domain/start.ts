@@ -41,7 +41,7 @@ const queuedBy = ({ gate, gates, message, since, expiresAt }: Extract<Admission,
 
 export function admit({ gate, admission, at }: Command<'admit'>, run: KnownRun): RunDecision {
   if (run.status !== 'open') return ignore('run_over');
-  if (run.queued?.gate !== gate || admission.kind === 'refused') return ignore('duplicate');
+  if (run.queued?.gate !== gate) return ignore('duplicate');
   return record(admission.kind === 'open' ? RunAdmitted({ gates: [...admission.gates], at }) : queuedBy(admission));
 }
 
