@@ -56,6 +56,8 @@ const shown: string[] = [];
 const howTo = defineAgent({ name: 'refund-desk', version: '1', input: z.looseObject({}), output: z.null(), run: () => Promise.resolve(null) });
 const agent = { name: 'desk', version: '1' };
 
+/** Of agents that nobody hosts: their runs are open until they are cancelled. */
+const LIMITS = { agents: { narrow: { openMax: 1, queueMax: 0 }, paced: { startsPerMinute: 1 } } };
 const WEBHOOK_KEY = 'a webhook key of thirty-two characters or more';
 
 let stack: TestStack;
@@ -66,7 +68,7 @@ let worker: ServedWorker | undefined;
 const keys: Record<Role | 'foreign', string> = { viewer: '', agent: '', approver: '', operator: '', admin: '', foreign: '' };
 
 beforeAll(async () => {
-  [stack, issuer, receiver] = await Promise.all([TestStack.start(), startIssuer(), startReceiver()]);
+  [stack, issuer, receiver] = await Promise.all([TestStack.start({ env: { orchestrator: { HOLDFAST_LIMITS: JSON.stringify(LIMITS) } } }), startIssuer(), startReceiver()]);
   [gateway, worker] = await Promise.all([
     TestGateway.start(stack, { ...issuer.env, HOLDFAST_WEBHOOK_KEY: WEBHOOK_KEY, HOLDFAST_HTTP_RATE: '100000', HOLDFAST_HTTP_REFUSED_RATE: '10000' }),
     work(stack.brokers, { agents: [desk, asker, howTo], tools: [charge, pay], callbacks: { secret: 'makes tokens', url: 'http://gateway/v1/callbacks' } }),
@@ -114,9 +116,11 @@ test('a run is started, watched and read', async () => {
 
 test('the same run id is the same run, and another input is refused', async () => {
   expect(await start('good-1')).toMatchObject({ status: 200, body: { id: 'good-1' } });
-  const other = await gateway.post('/v1/runs', keys.agent, { agent, input: { order: 'else' }, runId: 'good-1' });
+  const startOther = () => gateway.post('/v1/runs', keys.agent, { agent, input: { order: 'else' }, runId: 'good-1' });
+  const other = await startOther();
   expect(other).toMatchObject({ status: 409, body: { type: 'urn:holdfast:problem:refused', reason: 'run_exists_with_other_input' } });
   expect(other.headers.get('content-type')).toMatch(/^application\/problem\+json/);
+  expect((await startOther()).text).toBe(other.text);
   const pages: string[] = [];
   for (let cursor: Json = ''; cursor !== null; ) {
     const { body } = await gateway.ask(`/v1/runs?limit=1${cursor === '' ? '' : `&cursor=${String(cursor)}`}`, { key: keys.viewer });
@@ -389,6 +393,28 @@ test('a run is forked from a step, its chains hold, and a changed event shows', 
   await stack.pool('holdfast_gateway').query(`update ${schema}.event set data = replace(data, 'good-1', 'good-7') where subject = 'good-1' and topic = 'run.events' and version = 2`);
   expect(await integrity()).toMatchObject({ intact: false, streams: [{ problem: expect.stringMatching(/^event 2 \(.*\) is not what its hash says$/) }, { problem: null }] });
   await stack.pool('holdfast_gateway').query(`update ${schema}.event set data = replace(data, 'good-7', 'good-1') where subject = 'good-1' and topic = 'run.events' and version = 2`);
+});
+
+test('a start for which there is no room is answered with why and until when, and makes no run until it is asked again', async () => {
+  const startOf = (name: string, runId: string, more: object = {}) => gateway.post('/v1/runs', keys.agent, { agent: { name, version: '1' }, runId, ...more }, { 'idempotency-key': runId });
+  expect(await startOf('narrow', 'narrow-1')).toMatchObject({ status: 201, body: { id: 'narrow-1' } });
+  const refused = await startOf('narrow', 'narrow-2');
+  const why = { reason: 'limit_reached', retryAt: expect.stringMatching(/^20.*Z$/) };
+  expect(refused).toMatchObject({ status: 429, body: { type: 'urn:holdfast:problem:no-room', ...why } });
+  expect(refused.headers.get('retry-after')).toMatch(/^[1-9]\d*$/);
+  for (const address of ['/v1/runs/narrow-2', '/v1/runs/narrow-2/events', '/v1/runs/narrow-2/steps']) expect(await gateway.ask(address, { key: keys.viewer })).toMatchObject({ status: 404, body: { detail: expect.stringContaining('its start was refused'), ...why } });
+  expect((await gateway.ask('/v1/runs/narrow-2', { key: keys.foreign })).body).toMatchObject({ status: 404, detail: 'there is no run narrow-2' });
+  expect(items((await gateway.ask('/v1/runs?id=narrow', { key: keys.viewer })).body).map(({ id }) => id)).toEqual(['narrow-1']);
+  expect(await gateway.post('/v1/runs/narrow-1/cancel', keys.operator, { reason: 'makes room', manner: 'immediate' })).toMatchObject({ status: 200 });
+  await ended('narrow-1');
+  // The same request under the same key: that there was no room then is no answer to keep.
+  expect(await startOf('narrow', 'narrow-2')).toMatchObject({ status: 201, body: { id: 'narrow-2' } });
+  expect(await startOf('paced', 'paced-1')).toMatchObject({ status: 201 });
+  expect(await startOf('paced', 'paced-2')).toMatchObject({ status: 429, body: { reason: 'rate_limited' } });
+  expect(await startOf('chatty', 'chat-1', { concurrencyKey: 'chat-7' })).toMatchObject({ status: 201 });
+  expect(await startOf('chatty', 'chat-2', { concurrencyKey: 'chat-7', onConcurrent: 'reject' })).toMatchObject({ status: 409, body: { type: 'urn:holdfast:problem:refused', reason: 'concurrent_run', holder: 'chat-1' } });
+  for (const run of ['narrow-2', 'paced-1', 'chat-1']) expect(await gateway.post(`/v1/runs/${run}/cancel`, keys.operator, { reason: 'seen', manner: 'immediate' })).toMatchObject({ status: 200 });
+  await Promise.all(['narrow-2', 'paced-1', 'chat-1'].map(ended));
 });
 
 test('two gateways beside each other do nothing twice', async () => {

@@ -68,6 +68,8 @@ describe('a run’s page', () => {
 
   it('is none for a run that never was', () => {
     expect(runOf(ofRun('IntentRejected', { intent: 'CallTool', reason: 'run_unknown', message: '', token: 't' }))).toBeNull();
+    expect(runOf(ofRun('StartRefused', { agent: null, reason: 'queue_full', message: '', retryAt: 1 }))).toBeNull();
+    expect(runOf(ofRun('StartRefused', { agent: null, reason: 'queue_full', message: '', retryAt: 1 }), accepted())).toMatchObject({ version: 2, rejected: 0 });
   });
 });
 

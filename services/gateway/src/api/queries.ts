@@ -1,3 +1,4 @@
+import { topics, type Json } from '@holdfast/protocol';
 import { z } from 'zod';
 import type { BrakeView } from '../domain/brake-view.js';
 import type { CaseView } from '../domain/case-view.js';
@@ -10,6 +11,7 @@ import { Problem } from '../http/problem.js';
 import { rowsOf } from '../store/database.js';
 import type { Views } from '../views/views.js';
 import { iso, isoOrNull, type ApprovalOut, type CaseOut, type EffectOut, type Run, type RunEventOut, type RunSummary, type StepOut } from './shapes.js';
+import { refusedStart, type RefusedStart } from './start-refusal.js';
 
 type Doc = { readonly id: string; readonly doc: string };
 export type Page<T> = { readonly items: T[]; readonly next: string | null };
@@ -47,8 +49,16 @@ export class Queries {
   /** @throws Problem */
   async runOr404(tenant: string, id: string): Promise<KnownRun> {
     const run = await this.run(tenant, id);
-    if (run === null) throw new Problem('not-found', `there is no run ${id}`);
-    return run;
+    if (run !== null) return run;
+    const none = `there is no run ${id}`;
+    const refused = await this.#refusedStart(tenant, id);
+    throw refused === null ? new Problem('not-found', none) : new Problem('not-found', `${none}: its start was refused, ${refused.message}`, { extra: refused.extra });
+  }
+
+  /** Why there is no such run, where its start was refused: whoever was told to look for it hears of it. */
+  async #refusedStart(tenant: string, id: string): Promise<RefusedStart | null> {
+    const [last] = await this.rows<Pick<EventRow, 'type' | 'data'>>((schema) => `select type, data from ${schema}.event where subject = $1 and topic = $2 and tenant = $3 order by version desc limit 1`, [id, topics.runEvents, tenant]);
+    return last === undefined ? null : refusedStart(last.type, JSON.parse(last.data) as { readonly [member: string]: Json });
   }
 
   /** Whose run it is, if it is anybody's. */

@@ -1,6 +1,6 @@
 import { Controller, Inject } from '@nestjs/common';
-import { Budgets, digestOf, Named, Pool, RunId, StartRun, topics, type Json } from '@holdfast/protocol';
-import { chainHash } from '@holdfast/runtime';
+import { Budgets, digestOf, DurationMs, Named, OnDeadline, Pool, RunId, StartRun, topics, type Json } from '@holdfast/protocol';
+import { chainHash, systemClock } from '@holdfast/runtime';
 import { z } from 'zod';
 import { RUN_STATUSES } from '../domain/run-view.js';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
@@ -8,6 +8,7 @@ import { Problem } from '../http/problem.js';
 import { Commands } from './commands.js';
 import { effectOut, Queries, runOut, runSummary, stepOut, type KnownRun } from './queries.js';
 import { AnyJson, Cursor, EffectOut, Limit, Moment, page, Run, RunParams, RunSummary, StepOut, WaitMs } from './shapes.js';
+import { refusedStart, startProblem } from './start-refusal.js';
 
 const StartBody = z
   .strictObject({
@@ -18,7 +19,12 @@ const StartBody = z
     goal: z.string().max(10_000).optional(),
     success: z.array(z.string().max(2000)).max(50).optional(),
     deadline: Moment.optional(),
+    onDeadline: OnDeadline.optional().meta({ description: 'what happens at the deadline; default: the run expires' }),
     budgets: Budgets.optional(),
+    concurrencyKey: z.string().min(1).max(200).optional().meta({ description: 'names a conversation, of which one run at most goes on at a time' }),
+    onConcurrent: z.enum(['enqueue', 'reject', 'interrupt', 'rollback']).optional().meta({ description: 'where that conversation has an open run: wait for its end, be refused, cancel it, or cancel it and have what it did compensated; default `enqueue`' }),
+    priority: z.number().int().min(-100).max(100).optional().meta({ description: 'higher ones are let in earlier; default 0' }),
+    queueMs: DurationMs.optional().meta({ description: 'how long it may wait to be let in, milliseconds; 0: not at all' }),
   })
   .meta({ id: 'StartRun' });
 
@@ -33,7 +39,7 @@ export const startRun = endpoint({
     201: { description: 'The run is accepted.', schema: Run },
     202: { description: 'Nothing was decided in time; look at `location`.', schema: Started },
   },
-  problems: ['refused'],
+  problems: ['refused', 'no-room'],
 });
 
 const statuses = z
@@ -102,18 +108,20 @@ export class RunsController {
     const { runId, input, deadline, agent, ...rest } = body;
     const id = runId ?? RunId.parse(command);
     const known = await this.queries.run(principal.tenant, id);
-    if (known !== null && isSame(known, input as Json, agent)) return ok(runOut(known), { location: locationOf(id), etag: etagOf(known) });
+    if (known !== null) return ok(runOut(same(known, input as Json, agent)), { location: locationOf(id), etag: etagOf(known) });
     // Ids are one space for all tenants; whose it is, and what it does, is nobody else's business.
-    if (known === null && (await this.queries.ownerOf(id)) !== null) throw new Problem('refused', `run id ${id} is taken; choose another, or none`, { extra: { reason: 'run_id_taken' } });
+    if ((await this.queries.ownerOf(id)) !== null) throw new Problem('refused', `run id ${id} is taken; choose another, or none`, { extra: { reason: 'run_id_taken' } });
     const data = { ...defined(rest), agent, input: input as Json, principal: principal.name, ...(deadline === undefined ? {} : { deadline }) };
     const answer = await this.commands.ask({
       ...{ topic: topics.agentIntents, run: id, principal, id: `start:${id}`, message: StartRun(StartRun.schema.parse(data)), waitMs: query.waitMs, signal },
-      answers: ({ type, data: told }) => type === 'RunAccepted' || (type === 'IntentRejected' && told['intent'] === 'StartRun'),
+      answers: ({ type, data: told }) => type === 'RunAccepted' || refusedStart(type, told) !== null,
     });
-    if (answer?.type === 'IntentRejected') throw new Problem('refused', String(answer.data['message']), { extra: { reason: answer.data['reason'] } });
+    const refused = answer === null ? null : refusedStart(answer.type, answer.data);
+    if (refused !== null) throw startProblem(refused, systemClock.now());
     const run = answer === null ? null : await this.queries.run(principal.tenant, id);
     const headers = { location: locationOf(id) };
-    return run === null ? { status: 202, body: { run: id, location: locationOf(id) }, headers } : { status: 201, body: runOut(run), headers: { ...headers, etag: etagOf(run) } };
+    if (run === null) return { status: 202, body: { run: id, location: locationOf(id) }, headers };
+    return { status: 201, body: runOut(same(run, input as Json, agent)), headers: { ...headers, etag: etagOf(run) } };
   }
 
   @Serves(listRuns)
@@ -175,7 +183,12 @@ function isKnown(header: string | undefined, etag: string): boolean {
   return header.split(',').some((each) => each.trim() === '*' || each.trim().replace(/^W\//, '') === etag);
 }
 
-const isSame = ({ view }: KnownRun, input: Json, agent: Named | null): boolean => view.inputDigest === digestOf(input) && view.agent?.name === agent?.name && view.agent?.version === agent?.version;
+/** The run, where it is the one that is asked for. The orchestrator records one refusal of another: asked again, it tells nothing. @throws Problem */
+function same(run: KnownRun, input: Json, agent: Named | null): KnownRun {
+  const { view } = run;
+  if (view.inputDigest === digestOf(input) && view.agent?.name === agent?.name && view.agent?.version === agent?.version) return run;
+  throw new Problem('refused', 'a run with this id exists with another input or agent; choose another id, or read that run’s outcome', { extra: { reason: 'run_exists_with_other_input' } });
+}
 
 /** Leaves out members without a value. */
 function defined<T extends object>(members: T): { [K in keyof T]?: Exclude<T[K], undefined> } {

@@ -70,7 +70,7 @@ export class AnswerInterceptor implements NestInterceptor {
     await this.#answerOnce(spec, request, response, call, key, next);
   }
 
-  /** What was decided is kept, a refusal too; what failed on the way or never reached its owner is not, so that it may be tried again. */
+  /** What was decided is kept, a refusal too; what failed on the way, never reached its owner or was refused only for now is not, so that it may be tried again. */
   async #answerOnce(spec: Endpoint, request: Visited, response: Response, call: Call, key: string, next: CallHandler<Answer>): Promise<void> {
     const { principal } = call;
     try {
@@ -85,7 +85,7 @@ export class AnswerInterceptor implements NestInterceptor {
       else await this.idempotency.keep(principal, key, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
       send(response, status, headers, body);
     } catch (error) {
-      if (error instanceof Problem && error.code === 'refused') await this.idempotency.keep(principal, key, problemToKeep(error));
+      if (error instanceof Problem && error.isFinal) await this.idempotency.keep(principal, key, problemToKeep(error));
       else await this.idempotency.drop(principal, key);
       throw error;
     }

@@ -11,6 +11,7 @@ export const PROBLEMS = {
   'unsupported-media-type': { status: 415, title: 'Only application/json is taken' },
   'idempotency-key-reused': { status: 422, title: 'This Idempotency-Key belongs to another request' },
   'rate-limited': { status: 429, title: 'Too many requests' },
+  'no-room': { status: 429, title: 'A limit leaves no room for it now' },
   internal: { status: 500, title: 'The gateway failed' },
   unavailable: { status: 503, title: 'Something that the gateway needs can’t be reached' },
 } as const;
@@ -44,6 +45,11 @@ export class Problem extends Error {
 
   get status(): number {
     return PROBLEMS[this.code].status;
+  }
+
+  /** The owning service decided so, and would not decide otherwise later. */
+  get isFinal(): boolean {
+    return this.code === 'refused' && this.headers['retry-after'] === undefined;
   }
 
   get body(): Readonly<Record<string, unknown>> {
