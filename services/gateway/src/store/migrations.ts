@@ -91,4 +91,20 @@ export class GenerationShape1764547200000 implements MigrationInterface {
   }
 }
 
-export const gatewayMigrations = [Gateway1764460800000, GenerationShape1764547200000];
+/** What is due is looked for by webhook, and what has ended by how long ago that was. */
+export class DeliveriesByWebhook1764633600000 implements MigrationInterface {
+  readonly name = 'DeliveriesByWebhook1764633600000';
+
+  async up(runner: QueryRunner): Promise<void> {
+    await runner.query(`create index delivery_due_of on delivery (webhook, next_at, id) where state = 'pending'`);
+    await runner.query('drop index delivery_due');
+    await runner.query(`create index delivery_ended on delivery (ended_at) where state <> 'pending'`);
+  }
+
+  async down(runner: QueryRunner): Promise<void> {
+    await runner.query(`create index delivery_due on delivery (next_at) where state = 'pending'`);
+    await runner.query('drop index delivery_due_of, delivery_ended');
+  }
+}
+
+export const gatewayMigrations = [Gateway1764460800000, GenerationShape1764547200000, DeliveriesByWebhook1764633600000];

@@ -1,0 +1,132 @@
+import { createServer, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import { openDatabase } from '@holdfast/runtime';
+import type { ServiceLog } from '@holdfast/runtime/nest';
+import type { DataSource } from 'typeorm';
+import { WebhookSender } from '../src/hooks/sender.js';
+import { rowsOf } from '../src/store/database.js';
+import { gatewayMigrations } from '../src/store/migrations.js';
+
+const LIMIT_MS = 60_000;
+jest.setTimeout(LIMIT_MS);
+
+const KEY = 'a webhook key of thirty-two characters or more';
+const DATABASE = 'gateway_webhooks';
+const quiet = { info: () => undefined, warn: () => undefined, error: () => undefined } as unknown as ServiceLog;
+
+let database: DataSource;
+let server: Server;
+let url: string;
+/** Posts by path, and those that are not answered yet. */
+const posts = new Map<string, number>();
+const held: ServerResponse[] = [];
+const senders: WebhookSender[] = [];
+
+beforeAll(async () => {
+  const at = new URL(process.env['HOLDFAST_TEST_DATABASE_URL'] ?? '');
+  const admin = await openDatabase({ url: urlOf(at, 'postgres'), applicationName: 'webhooks', migrations: [], journal: false, poolSize: 2 });
+  await admin.query(`create database ${DATABASE}`);
+  await admin.destroy();
+  database = await openDatabase({ url: urlOf(at, DATABASE), applicationName: 'webhooks', migrations: gatewayMigrations, journal: false, poolSize: 4 });
+  server = createServer((request, response) => {
+    const path = request.url ?? '';
+    posts.set(path, (posts.get(path) ?? 0) + 1);
+    request.resume().on('end', () => (path.startsWith('/hangs') ? held.push(response) : response.writeHead(204).end()));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}, LIMIT_MS);
+afterAll(async () => {
+  server?.close();
+  server?.closeAllConnections();
+  await database?.destroy();
+});
+beforeEach(async () => {
+  await database.query('delete from delivery');
+  await database.query('delete from webhook');
+  posts.clear();
+});
+
+const urlOf = (at: URL, name: string): string => Object.assign(new URL(at), { pathname: `/${name}` }).href;
+
+/** As many deliveries of a new webhook as are asked for, due since `dueAt`. */
+async function due(path: string, count: number, dueAt: number): Promise<void> {
+  await database.query(`insert into webhook (id, tenant, url, types, created_at) values ($1, 'default', $2, '{RunFinished}', 0)`, [path, `${url}${path}`]);
+  await database.query(`insert into delivery (id, webhook, event, type, body, state, next_at, created_at) select $1 || '.' || n, $1, 'event-' || n, 'RunFinished', '{}', 'pending', $2::bigint + n, 0 from generate_series(1, $3) n`, [path, dueAt, count]);
+}
+const deliveries = (path: string) => rowsOf<{ state: string; tries: number }>(database, 'select state, tries from delivery where webhook = $1', [path]);
+const delivered = async (path: string): Promise<number> => (await deliveries(path)).filter(({ state }) => state === 'delivered').length;
+
+function sending(): WebhookSender {
+  const sender = new WebhookSender(database, KEY, quiet);
+  senders.push(sender);
+  sender.start();
+  return sender;
+}
+/** Whoever hangs answers, so that nothing is waited for. */
+async function stop(): Promise<void> {
+  const letGo = (): void => held.splice(0).forEach((response) => response.writeHead(204).end());
+  const stopped = Promise.all(senders.splice(0).map((sender) => sender.stop())).then(() => true);
+  while (!(await Promise.race([stopped, soon()]))) letGo();
+}
+const soon = (): Promise<false> => new Promise((resolve) => setTimeout(() => resolve(false), 25));
+
+async function eventually(what: string, check: () => boolean | Promise<boolean>): Promise<void> {
+  for (const until = Date.now() + LIMIT_MS / 2; !(await check()); await soon()) if (Date.now() > until) throw new Error(`${what}: not so in time`);
+}
+
+test('a receiver that hangs delays nothing but its own', async () => {
+  await due('/hangs', 60, 0);
+  await due('/takes', 30, 1000);
+  sending();
+  await eventually('what the other takes', async () => (await delivered('/takes')) === 30);
+  // No post to the one that hangs has come to an end meanwhile, not even by its time.
+  expect((await deliveries('/hangs')).filter(({ state, tries }) => state !== 'pending' || tries > 0)).toEqual([]);
+  await eventually('posts to the one that hangs', () => (posts.get('/hangs') ?? 0) > 0);
+  expect(posts.get('/hangs')).toBeLessThan(10);
+  await stop();
+});
+
+test('instances beside each other send each delivery once', async () => {
+  for (const path of ['/takes-1', '/takes-2', '/takes-3']) await due(path, 40, 0);
+  for (let n = 0; n < 3; n += 1) sending();
+  for (const path of ['/takes-1', '/takes-2', '/takes-3']) await eventually(`what ${path} takes`, async () => (await delivered(path)) === 40);
+  expect([...posts.values()]).toEqual([40, 40, 40]);
+  await stop();
+});
+
+test('what an instance had begun when it died is another’s after a while', async () => {
+  await due('/takes', 2, 0);
+  await database.query(`update delivery set next_at = $1 where id = '/takes.1'`, [Date.now() + 30_000]);
+  sending();
+  await eventually('the one that is nobody’s', async () => (await delivered('/takes')) === 1);
+  await database.query(`update delivery set next_at = $1 where id = '/takes.1'`, [Date.now()]);
+  await eventually('both', async () => (await delivered('/takes')) === 2);
+  expect(posts.get('/takes')).toBe(2);
+  await stop();
+});
+
+test('told to stop it ends what it has begun, and begins nothing more', async () => {
+  await due('/hangs', 30, 0);
+  const sender = sending();
+  await eventually('posts', () => held.length > 0);
+  const stopped = stop();
+  await stopped;
+  const sent = posts.get('/hangs') ?? 0;
+  sender.look();
+  expect(await delivered('/hangs')).toBe(sent);
+  expect((await deliveries('/hangs')).filter(({ tries }) => tries > 0)).toHaveLength(sent);
+  expect(sent).toBeLessThan(30);
+});
+
+test('what is posted when its webhook is removed is not due again', async () => {
+  await due('/hangs', 1, 0);
+  sending();
+  await eventually('the post', () => held.length === 1);
+  await database.query(`update webhook set removed_at = 1`);
+  await database.query(`update delivery set state = 'dead', ended_at = 1, next_at = null`);
+  held.splice(0).forEach((response) => response.writeHead(500).end());
+  await stop();
+  expect(await deliveries('/hangs')).toEqual([{ state: 'dead', tries: 0 }]);
+});
