@@ -15,6 +15,7 @@ import { Answers } from './api/answers.js';
 import { STREAM_TOPICS } from './domain/position.js';
 import { WebhookFeed } from './hooks/feed.js';
 import { WebhookSender } from './hooks/sender.js';
+import { sweepDeliveries } from './hooks/sweep.js';
 import { serveConsole } from './http/console.js';
 import { Idempotency } from './http/idempotency.js';
 import { gatewayRegistry } from './metrics.js';
@@ -28,7 +29,9 @@ import { Views } from './views/views.js';
 
 /** Requests under way have this long to end. Milliseconds. */
 const DRAIN_MS = 10_000;
+/** What is kept for a time is looked through so often. Milliseconds. */
 const SWEEP_MS = 10 * 60_000;
+const DAY_MS = 24 * 60 * 60_000;
 
 export interface RunningGateway {
   readonly url: string;
@@ -63,7 +66,7 @@ export async function serveGateway(settings: GatewaySettings, consolePages: stri
   await app.listen(settings.HOLDFAST_HTTP_PORT, settings.HOLDFAST_HTTP_HOST);
   const server = app.getHttpServer() as Server;
   const pages = settings.HOLDFAST_HEALTH_PORT === undefined ? null : openPages(settings.HOLDFAST_HEALTH_PORT, instance, app, database);
-  const sweeping = setInterval(() => void app.get(Idempotency).sweep().catch(() => undefined), SWEEP_MS);
+  const sweeping = setInterval(() => void sweep(settings, app.get(Idempotency), database).catch((error: unknown) => log.warn({ error: error instanceof Error ? error.message : String(error) }, 'what is kept for a time stays a while longer')), SWEEP_MS);
 
   let closed: Promise<void> | null = null;
   // Readiness off, streams end, requests end, reading ends, and only then the database.
@@ -87,6 +90,12 @@ export async function serveGateway(settings: GatewaySettings, consolePages: stri
     })());
   const { address, port, family } = server.address() as AddressInfo;
   return { url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`, instance, close };
+}
+
+/** Removes answers and deliveries that were kept for their time. */
+async function sweep({ HOLDFAST_WEBHOOK_KEEP_DELIVERED_DAYS: delivered, HOLDFAST_WEBHOOK_KEEP_DEAD_DAYS: dead }: GatewaySettings, idempotency: Idempotency, database: DataSource): Promise<void> {
+  await idempotency.sweep();
+  await sweepDeliveries(database, { deliveredMs: delivered * DAY_MS, deadMs: dead * DAY_MS }, systemClock.now());
 }
 
 /** Health and metrics, away from what the world sees: figures are of all tenants. */

@@ -18,6 +18,8 @@ export const GatewaySettings = ServiceSettings.extend({
   HOLDFAST_OIDC_JWKS: z.url().optional().describe('where the issuer’s keys are'),
   HOLDFAST_OIDC_ALGORITHMS: z.string().default('RS256,ES256').describe('algorithms that are taken, with commas between'),
   HOLDFAST_WEBHOOK_KEY: z.string().min(32).optional().describe('Makes the secrets by which receivers know webhooks: 32 bytes or more, in base64 or any text. None are sent without it'),
+  HOLDFAST_WEBHOOK_KEEP_DELIVERED_DAYS: whole(1, 3650, 7).describe('How long a webhook’s delivery is listed after it was delivered, days'),
+  HOLDFAST_WEBHOOK_KEEP_DEAD_DAYS: whole(1, 3650, 30).describe('How long one that was given up is listed, and may be posted again, days'),
   HOLDFAST_TRACE_URL: z.string().max(2000).regex(/^https?:\/\/.*\{trace\}/, 'is no http address with {trace} in it').optional().describe('Where a trace is shown, with `{trace}` for its id'),
   HOLDFAST_HOUSE_TENANT: z.string().min(1).default('default').describe('Tenant whose admins and operators may hold tools and agents still: they are shared by all tenants'),
   HOLDFAST_CONSOLE: z.string().min(1).optional().describe('Folder of the console’s built pages'),

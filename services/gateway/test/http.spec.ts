@@ -120,6 +120,11 @@ describe('settings', () => {
     expect(readGatewaySettings(least)).toMatchObject({ HOLDFAST_HTTP_HOST: '127.0.0.1', oidc: null });
   });
 
+  it('keep what was delivered for a week, and what was given up for a month', () => {
+    expect(readGatewaySettings(least)).toMatchObject({ HOLDFAST_WEBHOOK_KEEP_DELIVERED_DAYS: 7, HOLDFAST_WEBHOOK_KEEP_DEAD_DAYS: 30 });
+    expect(() => readGatewaySettings({ ...least, HOLDFAST_WEBHOOK_KEEP_DEAD_DAYS: '0' })).toThrow(/HOLDFAST_WEBHOOK_KEEP_DEAD_DAYS/);
+  });
+
   it('take an issuer whole or not at all, and no algorithm with a shared secret', () => {
     const oidc = { HOLDFAST_OIDC_ISSUER: 'https://i', HOLDFAST_OIDC_AUDIENCE: 'a', HOLDFAST_OIDC_JWKS: 'https://i/jwks' };
     expect(readGatewaySettings({ ...least, ...oidc }).oidc).toMatchObject({ algorithms: ['RS256', 'ES256'] });

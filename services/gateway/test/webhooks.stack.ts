@@ -5,6 +5,7 @@ import { openDatabase } from '@holdfast/runtime';
 import type { ServiceLog } from '@holdfast/runtime/nest';
 import type { DataSource } from 'typeorm';
 import { WebhookSender } from '../src/hooks/sender.js';
+import { sweepDeliveries } from '../src/hooks/sweep.js';
 import { rowsOf } from '../src/store/database.js';
 import { gatewayMigrations } from '../src/store/migrations.js';
 
@@ -129,4 +130,34 @@ test('what is posted when its webhook is removed is not due again', async () => 
   held.splice(0).forEach((response) => response.writeHead(500).end());
   await stop();
   expect(await deliveries('/hangs')).toEqual([{ state: 'dead', tries: 0 }]);
+});
+
+test('deliveries that have ended are kept for their time, dead ones longer, and what is due is kept', async () => {
+  const now = 1_000_000;
+  const keep = { deliveredMs: 1000, deadMs: 5000 };
+  await database.query(`insert into webhook (id, tenant, url, types, created_at, removed_at) values ('here', 'default', $1, '{RunFinished}', 0, null), ('gone', 'default', $1, '{RunFinished}', 0, 1)`, [url]);
+  const add = (id: string, webhook: string, state: string, endedAt: number | null, nextAt: number | null) =>
+    database.query(`insert into delivery (id, webhook, event, type, body, state, next_at, ended_at, created_at) values ($1, $2, $1, 'RunFinished', '{}', $3, $4, $5, 0)`, [id, webhook, state, nextAt, endedAt]);
+  await add('delivered long ago', 'here', 'delivered', now - 1000, null);
+  await add('delivered', 'here', 'delivered', now - 999, null);
+  await add('dead long ago', 'here', 'dead', now - 5000, null);
+  await add('dead', 'here', 'dead', now - 4999, null);
+  await add('due for long', 'here', 'pending', null, 0);
+  await add('due, and nobody’s', 'gone', 'pending', null, 0);
+  // More than one statement removes.
+  await database.query(`insert into delivery (id, webhook, event, type, body, state, ended_at, created_at) select 'old ' || n, 'here', 'e', 'RunFinished', '{}', 'delivered', n, 0 from generate_series(1, 2500) n`);
+  await sweepDeliveries(database, keep, now);
+  expect((await rowsOf<{ id: string }>(database, 'select id from delivery order by id')).map(({ id }) => id)).toEqual(['dead', 'delivered', 'due for long']);
+});
+
+test('a dead delivery that is being sent again is not swept from under it', async () => {
+  await due('/takes', 1, 0);
+  await database.query(`update delivery set state = 'dead', ended_at = 0, next_at = null`);
+  const again = database.createQueryRunner();
+  await again.startTransaction();
+  await again.query(`update delivery set state = 'pending', tries = 0, next_at = 0, ended_at = null where state = 'dead'`);
+  await sweepDeliveries(database, { deliveredMs: 1, deadMs: 1 }, 1000);
+  await again.commitTransaction();
+  await again.release();
+  expect(await deliveries('/takes')).toEqual([{ state: 'pending', tries: 0 }]);
 });

@@ -52,7 +52,7 @@ export const removeWebhook = endpoint({
   answers: { 204: { description: 'It is gone.' } },
 });
 export const listDeliveries = endpoint({
-  ...{ ...shared, id: 'listDeliveries', method: 'get', path: '/v1/webhooks/{webhook}/deliveries', summary: 'What was posted, newest first; dead ones were given up' },
+  ...{ ...shared, id: 'listDeliveries', method: 'get', path: '/v1/webhooks/{webhook}/deliveries', summary: 'What was posted, newest first; dead ones were given up', description: 'Each is listed for a time after its end: by default a week where it was delivered, a month where it was given up.' },
   params,
   query: z.object({ state: z.enum(['pending', 'delivered', 'dead']).optional(), limit: Limit }),
   answers: { 200: { description: 'Deliveries.', schema: z.object({ items: z.array(DeliveryOut) }) } },
