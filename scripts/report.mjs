@@ -82,7 +82,7 @@ async function joined(results) {
   const rows = [...new Map(results.flatMap(({ rows: some }) => some.map((row) => [row.case, row]))).values()].filter((row) => !ofNone(row));
   const missing = names.filter((name) => !rows.some((row) => row.case.startsWith(name)));
   const total = (member) => results.reduce((sum, result) => sum + result[member], 0);
-  return { rows, none, copies: total('copies'), seconds: total('seconds'), whole: missing.length === 0, parts: results.length, missing };
+  return { rows, none, copies: total('copies'), seconds: total('seconds'), whole: missing.length === 0, parts: results, missing };
 }
 
 const seconds = (ms) => (ms === null ? '–' : `${(ms / 1000).toFixed(1)} s`);
@@ -91,7 +91,7 @@ const cell = (text) => String(text).replaceAll('|', '\\|').replaceAll('\n', ' ')
 const table = (head, rows) => [head, head.map(() => '---'), ...rows].map((row) => `| ${row.map(cell).join(' | ')} |`).join('\n');
 
 /** Cells are summed by boundary; every other case stands for itself. */
-function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing = [] }) {
+function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing = [], ...one }) {
   const isCell = ({ case: name }) => / (pure|idempotent|irreversible) (once|doubled|reordered)$/.test(name);
   const boundaries = new Map();
   for (const row of rows.filter(isCell)) {
@@ -109,7 +109,9 @@ function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing =
   const others = rows.filter((row) => !isCell(row)).map((row) => [row.case, seconds(row.recoveredMs), row.duplicates, row.lost, row.unknownLeft, row.amplification === null ? '–' : row.amplification.toFixed(2), row.manualActs, row.because === null ? row.verdict : `${row.verdict}: ${row.because}`]);
   const failed = rows.filter(({ verdict }) => verdict === 'failed');
   return [
-    `${rows.length} cases, ${count(rows, 'ok')} ok, ${count(rows, 'failed')} failed, ${count(rows, 'not run')} not run, ${took} s${parts === undefined ? (whole ? '' : ' (ended before its time)') : ` in ${parts} runs of parts, of which the last result of each case stands`}. In the doubled and reordered cells ${copies} records were written once more on their topics.`,
+    `${rows.length} cases, ${count(rows, 'ok')} ok, ${count(rows, 'failed')} failed, ${count(rows, 'not run')} not run, ${took} s${parts === undefined ? (whole ? '' : ' (ended before its time)') : parts.length === 1 ? '' : ` in ${parts.length} runs of parts, of which the last result of each case stands`}. In the doubled and reordered cells ${copies} records were written once more on their topics.`,
+    '',
+    ...(parts ?? [one]).map(ranOn),
     '',
     'Each cell is a run of its own whose process is killed with SIGKILL while that run is at the boundary, with the effect class and delivery named; what counts is what an HTTP server outside has seen. A boundary’s line sums up its cells.',
     '',
@@ -123,6 +125,24 @@ function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing =
     '',
     ...none.map(({ name, because }) => `- \`${name}\`: ${because}`),
   ].join('\n');
+}
+
+/** Which code a run of the matrix speaks of: the report's own, or an earlier one. */
+function ranOn({ commit, machine, began, filter, short }) {
+  const head = git('rev-parse', '--short', 'HEAD');
+  const words = [`Run on ${commit ?? 'a commit that it does not name'}, ${began ?? 'at a time that it does not name'}, ${machine ?? 'on a machine that it does not name'}`, ...(filter == null ? [] : [`only cases that fit \`${filter}\``]), ...(short === true ? ['with outages of seconds'] : [])].join('; ');
+  if (commit === head) return `${words}.`;
+  const changed = commit == null ? null : changedSince(commit.replace('+', ''));
+  return changed === null ? `${words}. **Nobody can say what of the product has changed since.**` : `${words}. ${changed.length === 0 ? 'No file of the product has changed since' : `**${changed.length} files of the product have changed since**`}${commit.endsWith('+') ? '; it had changes that were not committed' : ''}.`;
+}
+
+const PRODUCT = ['libs/*/src', 'services/*/src', 'cli/src', 'deploy'];
+function changedSince(commit) {
+  try {
+    return git('diff', '--name-only', commit, 'HEAD', '--', ...PRODUCT, ':!libs/testing').split('\n').filter((name) => name !== '');
+  } catch {
+    return null;
+  }
 }
 
 const git = (...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim();

@@ -13,6 +13,8 @@ const SHORT = [
   'local.after-call call idempotent once',
   'compensation.after-commit CompensationOrdered irreversible doubled',
   'host.after-call answer irreversible reordered',
+  'orchestrator.after-commit ApprovalDecided irreversible doubled',
+  'orchestrator.before-publish RunCancelRequested irreversible reordered',
 ];
 const MINUTES = 60_000;
 

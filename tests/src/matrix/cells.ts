@@ -20,8 +20,12 @@ export interface CrashCell {
   readonly doubt: boolean;
   /** The run fails after its calls, and all of them have to be answered. */
   readonly back: boolean;
+  /** The run records work and waits: for what comes, or until it is cancelled. */
+  readonly waits: Waits | null;
   readonly delivery: Delivery;
 }
+
+export type Waits = 'answered' | 'cancelled';
 
 /** A boundary that a class of effects never comes to. */
 export interface NoCell {
@@ -37,6 +41,7 @@ interface Boundary {
   readonly tools: Readonly<Record<EffectClass, string | { readonly not: string }>>;
   readonly doubt?: boolean;
   readonly back?: boolean;
+  readonly waits?: Waits;
 }
 
 const GRANTED = { pure: 'pure-granted', idempotent: 'idempotent-granted', irreversible: 'irreversible-granted' } as const;
@@ -82,6 +87,16 @@ const WAY_BACK_IN_DOUBT = {
 const wayBack = (moments: Readonly<Partial<Record<Victim, readonly string[]>>>, tools: Boundary['tools'], doubt: boolean): Boundary[] =>
   Object.entries(moments).flatMap(([victim, abouts]) => abouts.flatMap((about) => SERVICE_POINTS.map((point) => ({ victim: victim as Victim, point: `${victim}.${point}`, about, tools, doubt, back: true }))));
 
+const oneForAll = { not: 'a wait and recorded work are no effects: the runs of one class stand for all' };
+const WAITING = { pure: oneForAll, idempotent: oneForAll, irreversible: 'irreversible-granted' } as const;
+/** What the orchestrator decides of a run that records work, waits for a signal and an approval, and goes on with each; and of one that is cancelled meanwhile. */
+const ON_THE_WAY = {
+  answered: ['StepRecorded', 'WaitStarted', 'RunReleased', 'SignalReceived', 'ApprovalDecided', 'WaitEnded', 'RunResumed'],
+  cancelled: ['RunCancelRequested'],
+} as const;
+const waiting = (): Boundary[] =>
+  (['answered', 'cancelled'] as const).flatMap((waits) => ON_THE_WAY[waits].flatMap((about) => SERVICE_POINTS.map((point): Boundary => ({ victim: 'orchestrator', point: `orchestrator.${point}`, about, tools: WAITING, waits }))));
+
 const worker = (point: string, about: string, tools: Boundary['tools'], doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt });
 const COMMITTED_BACK = { pure: nothing, idempotent: free, irreversible: 'irreversible-answered' } as const;
 const back = (point: string, about: string, tools: Boundary['tools'] = ANSWERED): Boundary => ({ victim: 'worker', point, about, tools, back: true });
@@ -95,6 +110,7 @@ function nameOf({ point, about, back = false }: Boundary): string {
 
 const BOUNDARIES: readonly Boundary[] = [
   ...ofService('orchestrator'),
+  ...waiting(),
   ...ofService('ledger'),
   ...ofService('reconciliation'),
   ...['before-publish', 'after-publish'].flatMap((point) => [
@@ -113,6 +129,7 @@ const BOUNDARIES: readonly Boundary[] = [
   worker('host.after-probe', '1', CASES, true),
   ...wayBack(WAY_BACK, ANSWERED, false),
   ...wayBack(WAY_BACK_IN_DOUBT, ANSWERED_IN_DOUBT, true),
+  ...['before-publish', 'after-publish'].flatMap((point) => ['RecordStep', 'StartWait', 'ReleaseRun'].map((about): Boundary => ({ victim: 'worker', point: `worker.${point}`, about, tools: WAITING, waits: 'answered' }))),
   ...['before-publish', 'after-publish'].map((point) => back(`worker.${point}`, `EffectReported/${ANSWER}`)),
   back('host.before-commit', ANSWER, COMMITTED_BACK),
   back('host.after-commit', ANSWER, COMMITTED_BACK),
@@ -124,12 +141,12 @@ export function crashCells(): { readonly cells: CrashCell[]; readonly none: NoCe
   const cells: CrashCell[] = [];
   const none: NoCell[] = [];
   for (const each of BOUNDARIES) {
-    const { victim, point, about, tools, doubt = false, back: answered = false } = each;
+    const { victim, point, about, tools, doubt = false, back: answered = false, waits = null } = each;
     const boundary = nameOf(each);
     for (const effect of EFFECTS) {
       const tool = tools[effect];
       if (typeof tool !== 'string') none.push({ name: `${boundary} ${effect}`, because: tool.not });
-      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, back: answered, delivery });
+      else for (const delivery of DELIVERIES) cells.push({ name: `${boundary} ${effect} ${delivery}`, victim, boundary, point, about, effect, tool, doubt, back: answered, waits, delivery });
     }
   }
   return { cells, none };

@@ -94,7 +94,7 @@ export async function crashProcess(ground: Ground, victim: Victim, cells: readon
   const armedFor = (some: readonly CrashCell[], round: number): Armed[] =>
     some.map((cell) => {
       const run = `${victim}-${cells.indexOf(cell)}-${cell.effect}-${cell.delivery}-${round}`;
-      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, back: cell.back }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
+      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, back: cell.back, waits: cell.waits }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
     });
   const armed = Array.from({ length: ROUNDS_MAX }, (_, round) => armedFor(cells, round)).flat();
   const process = new ArmedProcess(ground.victim(victim), armed);
@@ -122,7 +122,10 @@ async function crashBoundary(ground: Ground, process: ArmedProcess, group: reado
   const plans = group.map(({ plan }) => plan);
   for (const { cell, plan } of group) ground.copier.follow(plan.run, cell.delivery);
   await ground.begin(plans);
-  const ended = await ground.until('the runs end', () => ground.allEnded(plans), RUNS_END_WITHIN_MS).catch((error: unknown) => {
+  const ended = await ground.until('the runs end', async () => {
+    await ground.attend(plans);
+    return ground.allEnded(plans);
+  }, RUNS_END_WITHIN_MS).catch((error: unknown) => {
     if (ground.options.signal.aborted) throw error;
     return false;
   });

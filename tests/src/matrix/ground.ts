@@ -4,7 +4,7 @@ import { LOCAL_SESSION_TIMEOUT_MS, ManagedProcess } from '@holdfast/deploy';
 import { topics, type Json } from '@holdfast/protocol';
 import { eventually } from '../support/eventually.js';
 import { SERVICES, TestStack, type ServiceName } from '../support/stack.js';
-import type { Victim } from './cells.js';
+import type { Victim, Waits } from './cells.js';
 import { Copier } from './delivery.js';
 import { Sink } from './sink.js';
 
@@ -25,6 +25,20 @@ export interface RunPlan {
   readonly gate?: string;
   /** Bytes that its arguments carry about, in hexadecimal. */
   readonly pad?: string;
+  /** It records work, calls, waits for a signal and an approval, and calls again; or is cancelled while it waits for the signal. */
+  readonly waits?: Waits | null;
+}
+
+/** The steps at which a run calls the world. */
+export function callsOf({ steps, waits = null }: RunPlan): readonly number[] {
+  switch (waits) {
+    case null:
+      return Array.from({ length: steps }, (_, n) => n + 1);
+    case 'answered':
+      return [2, 5];
+    case 'cancelled':
+      return [2];
+  }
 }
 
 export interface RunView {
@@ -51,6 +65,8 @@ export class Interrupted extends Error {
 export class Ground {
   readonly #views = new Map<string, RunView>();
   readonly #extra: ManagedProcess[] = [];
+  /** What people have sent, by run and wait. */
+  readonly #attended = new Set<string>();
   #scanned = 0;
   #workers = 0;
 
@@ -123,12 +139,29 @@ export class Ground {
     await this.stack.producer.send({
       topic: topics.agentIntents,
       acks: -1,
-      messages: plans.map(({ run, tool, steps, doubt = false, back = false, ms = 0, gate = null, pad = '' }) => ({
+      messages: plans.map(({ run, tool, steps, doubt = false, back = false, ms = 0, gate = null, pad = '', waits = null }) => ({
         key: run,
         headers: { ce_type: 'StartRun' },
-        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, back, ms, gate, pad } }),
+        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, back, ms, gate, pad, waits } }),
       })),
     });
+  }
+
+  /** Does once what runs wait for: signals them, approves, or cancels those that are to be. */
+  async attend(plans: readonly RunPlan[]): Promise<void> {
+    const by = { name: 'kate', roles: ['operator'] };
+    for (const { run, waits = null } of plans) {
+      if (waits === null) continue;
+      for (const { envelope, data } of this.stack.events(run)) {
+        const { step, wait } = data as { step?: string; wait?: { kind: string } };
+        if (envelope.type !== 'WaitStarted' || step === undefined || this.#attended.has(`${run}/${step}`)) continue;
+        this.#attended.add(`${run}/${step}`);
+        const command = (type: string, more: Json): Promise<unknown> => this.stack.send({ topic: topics.operatorCommands, key: run, type, value: JSON.stringify({ command: `${type} ${step}`, by, ...(more as object) }) });
+        if (waits === 'cancelled') await command('CancelRun', { reason: 'as planned', scope: 'run', manner: 'immediate' });
+        else if (wait?.kind === 'approval') await command('DecideApproval', { step, decision: 'approve' });
+        else await this.stack.intent(run, 'SignalRun', { signal: `go ${step}`, name: 'go', payload: 'go' });
+      }
+    }
   }
 
   view(run: string): RunView {

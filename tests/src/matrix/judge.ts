@@ -1,5 +1,5 @@
 import type { Json } from '@holdfast/protocol';
-import type { Ground, RunPlan, RunView } from './ground.js';
+import { callsOf, type Ground, type RunPlan, type RunView } from './ground.js';
 import type { Arrival } from './sink.js';
 import type { Row } from './table.js';
 
@@ -65,7 +65,7 @@ export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = f
   let [duplicates, lost, unknownLeft, calls, steps, expired] = [0, 0, 0, 0, 0, 0];
   const faults: string[] = [];
   for (const plan of plans) {
-    const { run, steps: wanted, back = false } = plan;
+    const { run, steps: wanted, back = false, waits = null } = plan;
     const view = ground.view(run);
     const arrivals = ground.sink.arrivals.filter((arrival) => arrival.run === run);
     calls += arrivals.length;
@@ -75,22 +75,23 @@ export function judge(ground: Ground, plans: readonly RunPlan[], { mayExpire = f
       expired += 1;
       if (arrivals.some(({ step }) => Number(step) >= cut)) faults.push(`${run} was told that nothing was fired at step ${cut}, and the world has seen it`);
     }
-    const counted = cut === null ? wanted : cut - 1;
-    steps += counted;
+    const counted = callsOf(plan).filter((step) => cut === null || step < cut);
+    steps += counted.length;
     if (!ground.hasEnded(plan)) {
       if (view.blocked) unknownLeft += 1;
       else lost += 1;
       faults.push(`${run} ${view.blocked ? 'stands before an unknown outcome' : 'has no end'}`);
     } else if (back) faults.push(...standingFaults(run, wanted, view));
+    else if (waits === 'cancelled') faults.push(...((view.ending as { status?: string } | null)?.status === 'cancelled' ? [] : [`${run} was cancelled, and ended otherwise: ${JSON.stringify(view.ending)}`]));
     else if (output === null && cut === null) faults.push(`${run} ended otherwise: ${JSON.stringify(view.ending)}`);
-    for (let step = 1; step <= counted; step += 1) {
+    for (const [index, step] of counted.entries()) {
       const here = arrivals.filter((arrival) => arrival.step === String(step));
       if (!ground.hasEnded(plan) && here.length === 0) continue; // Its run is counted as lost already.
       const found = stepFaults(`${run}/${step}`, here);
       duplicates += found.duplicates;
       lost += found.lost;
       faults.push(...found.faults);
-      if (output !== null && !here.some(({ id, accepted }) => accepted && id === output[step - 1])) faults.push(`${run}/${step} returned ${JSON.stringify(output[step - 1])}, which the world did not give it`);
+      if (output !== null && !here.some(({ id, accepted }) => accepted && id === output[index])) faults.push(`${run}/${step} returned ${JSON.stringify(output[index])}, which the world did not give it`);
       if (!back) continue;
       const answers = arrivals.filter((arrival) => arrival.step === `${step}~1`);
       const gone = stepFaults(`the answer to ${run}/${step}`, answers);

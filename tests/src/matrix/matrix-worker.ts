@@ -66,6 +66,7 @@ const tools: readonly ToolDefinition<typeof args, z.ZodNumber>[] = [
   // With one attempt only, a doubt is a case.
   defineTool({ ...shared, ...granted, retry: { ...retry, attemptsMax: 1 }, name: 'idempotent-once', effect: 'idempotent', probe, owner: 'tests', execute: execute('idempotent') }),
   defineTool({ ...shared, name: 'irreversible-granted', effect: 'irreversible', probe, owner: 'tests', execute: execute('irreversible') }),
+  defineTool({ ...shared, name: 'irreversible-approved', effect: 'irreversible', probe, owner: 'tests', approval: { approvers: ['operator'] }, execute: execute('irreversible') }),
 ];
 const answering =
   (effect: 'idempotent' | 'irreversible') =>
@@ -100,12 +101,22 @@ const byName = new Map([...tools, ...answeredTools].map((tool) => [tool.name, to
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), back: z.boolean().default(false), ms: z.number(), gate: z.string().nullable(), pad: z.string().default('') }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), back: z.boolean().default(false), ms: z.number(), gate: z.string().nullable(), pad: z.string().default(''), waits: z.enum(['answered', 'cancelled']).nullable().default(null) }),
   output: z.array(z.number()),
-  run: async (run, { tool: name, steps, doubt, back, ms, gate, pad }) => {
+  run: async (run, { tool: name, steps, doubt, back, ms, gate, pad, waits }) => {
     const tool = byName.get(name);
-    if (tool === undefined) throw new Error(`no tool ${name}`);
+    const approved = byName.get('irreversible-approved');
+    if (tool === undefined || approved === undefined) throw new Error(`no tool ${name}`);
     const ids: number[] = [];
+    if (waits !== null) {
+      const plain = { doubt: false, ms, gate: null };
+      await run.step('note', () => 'noted');
+      ids.push(await run.call(tool, { n: 1, ...plain }));
+      await run.signal('go', z.string());
+      const approval = await run.approval({ what: 'the second call', tool: approved, args: { n: 2, ...plain } });
+      ids.push(await run.call(approved, approval.args, { approval }));
+      return ids;
+    }
     for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && !back && n === 1, ...(back ? { doubtBack: doubt && n === steps } : {}), ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
     if (back) throw new Error('no way on: all of it goes back');
     return ids;

@@ -1,3 +1,5 @@
+import { execFileSync } from 'node:child_process';
+import os from 'node:os';
 import { verify } from '@holdfast/cli';
 import { crashCells, VICTIMS, type CrashCell, type NoCell } from './cells.js';
 import { CASES, type Case } from './cases.js';
@@ -23,18 +25,38 @@ export interface MatrixResult {
   readonly seconds: number;
   /** False when it was ended before its time. */
   readonly whole: boolean;
+  /** The commit that it was run on, `+` behind it where files were changed since; null outside a repository. */
+  readonly commit: string | null;
+  readonly machine: string;
+  /** RFC 3339. */
+  readonly began: string;
+  /** What of it was run: a regular expression; null: all of it. */
+  readonly filter: string | null;
+  readonly short: boolean;
 }
+
+function commitOf(): string | null {
+  try {
+    const git = (...args: string[]): string => execFileSync('git', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
+    return `${git('rev-parse', '--short', 'HEAD')}${git('status', '--porcelain', '--', '.', ':!docs') === '' ? '' : '+'}`;
+  } catch {
+    return null;
+  }
+}
+
+const machine = (): string => `${os.cpus().length} × ${os.cpus()[0]?.model.trim() ?? '?'}, ${Math.round(os.totalmem() / 2 ** 30)} GiB`;
 
 /** The crash matrix and the disturbances on one real stack. */
 export async function runMatrix({ filter, short, say, signal }: MatrixOptions): Promise<MatrixResult> {
   const began = Date.now();
+  const of = { commit: commitOf(), machine: machine(), began: new Date(began).toISOString(), filter: filter?.source ?? null, short };
   const fits = (name: string): boolean => filter === undefined || filter.test(name);
   const all = crashCells();
   const cells = all.cells.filter(({ name }) => fits(name));
   const cases = CASES.filter(({ name }) => fits(name));
   const rows: Row[] = [];
   let ground: Ground | undefined;
-  const result = (whole: boolean): MatrixResult => ({ rows, none: all.none.filter(({ name }) => fits(name)), copies: ground?.copier?.copies ?? 0, seconds: Math.round((Date.now() - began) / 1000), whole });
+  const result = (whole: boolean): MatrixResult => ({ rows, none: all.none.filter(({ name }) => fits(name)), copies: ground?.copier?.copies ?? 0, seconds: Math.round((Date.now() - began) / 1000), whole, ...of });
   if (cells.length + cases.length === 0) return result(true);
   // The audit at the end is a row as well.
   const total = cells.length + cases.length + 1;
