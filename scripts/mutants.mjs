@@ -71,8 +71,8 @@ async function tryMutant(copy, name) {
   try {
     return { name, why: text.split('\n')[0], ...(await hunt(copy, seedsMax)) };
   } catch (error) {
-    // A product so broken that the simulation itself can't go on was caught, by the first seed.
-    return { name, why: text.split('\n')[0], caughtAt: 1, violation: `the run broke off: ${String(error.stderr ?? error.message).split('\n').find((line) => /Error/.test(line)) ?? error.message}` };
+    // A patch that breaks the code itself shows nothing of what the simulation sees.
+    return { name, why: text.split('\n')[0], caughtAt: null, violation: `the run broke off: ${String(error.stderr ?? error.message).split('\n').find((line) => /Error/.test(line)) ?? error.message}` };
   } finally {
     await apply('-R');
     for (const each of packages) await build(copy, each);
@@ -82,7 +82,7 @@ async function tryMutant(copy, name) {
 /** What one mutant came to, in a line. */
 function told({ caughtAt, violation, why }) {
   if (values.explore !== undefined) return caughtAt === null ? 'not caught by the small worlds' : `caught in "${caughtAt}" (${violation.slice(0, 140)})`;
-  return caughtAt === null ? `NOT CAUGHT within ${seedsMax} seeds. ${why}` : `caught after ${caughtAt} seeds (${violation.slice(0, 140)})`;
+  return caughtAt === null ? `NOT CAUGHT within ${seedsMax} seeds. ${why}${violation === undefined ? '' : ` (${violation})`}` : `caught after ${caughtAt} seeds (${violation.slice(0, 140)})`;
 }
 
 const results = [];

@@ -1,5 +1,5 @@
 import { absent, evolve, unknownSteps, type Run, type RunEvent } from '@holdfast/orchestrator';
-import { encodeHeaders, DEFAULT_POOL, RunId, runTasks, StartRun, toolTasks, topics, type EffectClass, type Json, type Named, type Pool } from '@holdfast/protocol';
+import { encodeHeaders, DEFAULT_POOL, RunId, runTasks, StartRun, toolTasks, topics, type Budgets, type EffectClass, type Json, type Named, type Pool } from '@holdfast/protocol';
 import { Chance } from './chance.js';
 import { Coordinator } from './coordinator.js';
 import { Core } from './core.js';
@@ -31,6 +31,7 @@ export interface RunRequest {
   readonly agent: Named;
   readonly input: Json;
   readonly askedTwice: boolean;
+  readonly budgets?: Budgets | undefined;
 }
 
 interface Slot {
@@ -142,10 +143,10 @@ export class Cluster {
   }
 
   /** Asks for a run, again and again until Kafka acknowledges it. */
-  ask({ id, agent, input, askedTwice }: RunRequest): void {
+  ask({ id, agent, input, askedTwice, budgets }: RunRequest): void {
     const client = new SimProcess(this.core, 'client', `client-${id}`);
     const writer = this.log.writer(client);
-    const { type, data } = StartRun({ agent, input });
+    const { type, data } = StartRun({ agent, input, ...(budgets === undefined ? {} : { budgets }) });
     const publish = (nth: number): void => {
       const headers = encodeHeaders({ id: `${client.name}/${nth}`, type, source: client.name, subject: RunId.parse(id), time: client.clock.now(), tenant: 'default' });
       writer.publish([{ topic: topics.agentIntents, key: id, headers, value: JSON.stringify(data) }]).then(

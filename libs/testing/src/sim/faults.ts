@@ -112,8 +112,11 @@ const WEIGHT: Readonly<Record<Site, number>> = {
 };
 /** These have little to do. */
 const RARELY_AT_WORK: Readonly<Partial<Record<ProcessKind, number>>> = { reconciliation: 5, compensation: 2.5 };
-/** A meeting that chance alone hardly ever brings about: a host dies before it commits to tasks of which some are reads. */
-const RARE = { site: 'offset.commit', about: '"name":"rates.read"', kind: 'crash_before', often: 0.15 } as const;
+/** Meetings that chance alone hardly ever brings about: a host dies before it commits to tasks of which some are reads; an answer about one attempt comes after the next has begun. */
+const RARE = [
+  { site: 'offset.commit', about: '"name":"rates.read"', kind: 'crash_before', often: 0.15 },
+  { site: 'publish.results', about: '"probe":', kind: 'late', often: 0.2 },
+] as const;
 /** No ask is hit more often: what is asked again and again must get through at last. */
 const OFTEN_MOST = 0.5;
 /** Settling and answering come after what they are about. */
@@ -150,7 +153,7 @@ export function random(chance: Chance, options: RandomFaultOptions): FaultPlan {
     timed,
     at: ({ site, kind }, elapsedMs, texts) => {
       if (kind === 'client' || elapsedMs > (comesLater(site, kind) ? options.laterWindowMs : options.windowMs)) return null;
-      if (site === RARE.site && known(RARE.kind) && [...(texts?.() ?? [])].some((text) => text.includes(RARE.about)) && chance.hits(RARE.often)) return RARE.kind;
+      for (const { site: where, about, kind: what, often } of RARE) if (site === where && known(what) && [...(texts?.() ?? [])].some((text) => text.includes(about)) && chance.hits(often)) return what;
       if (!chance.hits(Math.min(OFTEN_MOST, options.rate * WEIGHT[site] * (RARELY_AT_WORK[kind] ?? 1)))) return null;
       const kinds = atSite[site];
       return kinds.length === 0 ? null : chance.pick(kinds as [SiteFault, ...SiteFault[]]);

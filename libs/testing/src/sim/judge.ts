@@ -6,6 +6,7 @@ import type { Exemption } from './exempt.js';
 import { exemptFrom } from './exempt.js';
 import { SERVICES, type ServiceKind } from './faults.js';
 import { boundIn, dataOf, foldEffects, STREAMS } from './folds.js';
+import { isSpent, mayComeTo, overspent } from './judge-budget.js';
 import { judgeCases } from './judge-cases.js';
 import { HoldJudge } from './judge-hold.js';
 import { judgeLife } from './judge-life.js';
@@ -51,6 +52,9 @@ export class Judge {
   /** Effects of which a worker has told on the log that they have happened. */
   readonly #told = new Set<string>();
   readonly exempt: Exemption[] = [];
+  /** Steps and waits that the runs' streams hold. */
+  steps = 0;
+  waits = 0;
   readonly #plans: PlanJudge;
   readonly #holds: HoldJudge;
 
@@ -259,6 +263,8 @@ export class Judge {
     }
     const run = this.#foldAndWatch(id, rows);
     if (run.status === 'absent' || run.status === 'lane' || run.status === 'brakes') return;
+    this.steps += run.steps.size;
+    this.waits += [...run.steps.values()].filter(({ kind }) => kind === 'wait').length;
     this.#decidedOnce(id, rows);
     this.#effectsOf(id, effects, run);
     const plan = options.runs.find((one) => one.id === id);
@@ -269,6 +275,7 @@ export class Judge {
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
     const bound = new Set(rows.flatMap(boundIn));
     const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target), isBound: (step) => bound.has(step) });
+    if (plan.budgets !== undefined && isSpent(plan.budgets, run) && mayComeTo(run, wanted)) return;
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
@@ -316,6 +323,7 @@ export class Judge {
 
   /** Folds a run's events, and looks at each step of the way for what must never be. */
   #foldAndWatch(id: string, rows: readonly JournalRow[]): Run {
+    const budgets = this.sim.options.runs.find((one) => one.id === id)?.budgets;
     let run: Run = absent;
     for (const row of rows) {
       const event = { type: row.type, data: dataOf(row) } as RunEvent;
@@ -324,7 +332,10 @@ export class Judge {
         if (fence !== run.lease?.fence) this.#violated('I6', `${row.type} of ${id} carries fence ${fence ?? 'none'}, the run's is ${run.lease?.fence ?? 'none'}`);
         if (run.status !== 'open') this.#violated('I1', `${row.type} of ${id} came after its end`);
       }
+      const before = run;
       run = evolveRun(run, event);
+      const spent = 'steps' in before && 'steps' in run ? overspent(budgets, row.type, before, run) : null;
+      if (spent !== null) this.#violated('I1', `${id}: ${spent}`);
       if (event.type === 'RunFinished' && event.data.ending.status === 'completed' && 'steps' in run && unknownSteps(run).length > 0) this.#violated('I5', `${id} completed over an unknown outcome`);
       if (event.type === 'RunQuarantined') this.#violated('quarantine', `${id}: ${event.data.message}`);
     }

@@ -2,12 +2,13 @@ import { Chance } from './chance.js';
 import type { TraceLine } from './core.js';
 import { HANDING_TEMPO, handovers, SERVICES, noFaults, random, scripted, type Cell, type Fault, type FaultPlan, type Handing } from './faults.js';
 import { Judge } from './judge.js';
-import { meanSteps, meanWaits, plannedRuns, Simulation, type RunPlan } from './simulation.js';
+import { plannedRuns, Simulation, type RunPlan } from './simulation.js';
 import type { Exemption } from './exempt.js';
 
 export interface SeedResult {
   readonly seed: number;
   readonly runs: number;
+  /** As their streams hold them. */
   readonly steps: number;
   readonly waits: number;
   readonly faults: readonly Fault[];
@@ -67,7 +68,7 @@ export async function runSeed(seed: number, { faults, trace = false }: SeedOptio
   await simulation.run();
   judge.judge();
   const { core } = simulation.cluster;
-  return { seed, runs: runs.length, steps: meanSteps(runs) * runs.length, waits: meanWaits(runs) * runs.length, faults: core.faults, violations: core.violations, exempt: judge.exempt, cells: core.cells, virtualMs: core.elapsedMs, story: core.story };
+  return { seed, runs: runs.length, steps: judge.steps, waits: judge.waits, faults: core.faults, violations: core.violations, exempt: judge.exempt, cells: core.cells, virtualMs: core.elapsedMs, story: core.story };
 }
 
 /** The same runs in a world of one process of each kind, without any fault: what equality is judged by must be what really comes of it. */

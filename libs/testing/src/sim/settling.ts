@@ -92,7 +92,7 @@ export function withAnswers(program: readonly Op[], chance: Chance, run: string)
     return { do: 'call', tool: name, n, target: `${run}/${n}`, from: 'nothing' };
   };
   const into = [...program];
-  const put = (op: Op): void => void into.splice(chance.whole(0, into.length), 0, op);
+  const put = (...ops: Op[]): void => void into.splice(chance.whole(0, into.length), 0, ...ops);
   for (let calls = chance.whole(1, 4); calls > 0; calls -= 1) put(call());
   if (chance.hits(0.4)) {
     const how = chance.pick<UndoOp['how']>(['rollback', 'compensate', 'in part']);
@@ -100,7 +100,8 @@ export function withAnswers(program: readonly Op[], chance: Chance, run: string)
     const amount = chance.pick([1, Math.floor(first.n / 2), first.n]);
     put({ do: 'undo', n: (n += 1), calls: [first, ...Array.from({ length: chance.whole(0, 2) }, () => call())], how, amount });
   }
-  if (chance.hits(0.3)) put(call(POINT.name));
+  // Behind something at least that can be answered.
+  if (chance.hits(0.3)) put(call(), call(POINT.name));
   if (chance.hits(0.4)) into.splice(chance.whole(Math.floor(into.length / 2), into.length), into.length, { do: 'fail' });
   return into;
 }

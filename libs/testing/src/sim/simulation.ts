@@ -1,3 +1,4 @@
+import type { Budgets } from '@holdfast/protocol';
 import type { AgentDefinition, ToolDefinition } from '@holdfast/sdk';
 import { interpreter, randomProgram, stepsOf, tools, type Op } from './agents.js';
 import { Chance } from './chance.js';
@@ -9,7 +10,7 @@ import type { SimProcess } from './process.js';
 import { BEGINNING } from './scheduler.js';
 import { KINDS, probeOf, settledTools, withAnswers } from './settling.js';
 import { untaken } from './tasks.js';
-import { waitsOf, withWaits } from './waits.js';
+import { withWaits } from './waits.js';
 import { FakeWorld } from './world.js';
 
 export interface RunPlan {
@@ -18,6 +19,7 @@ export interface RunPlan {
   /** When it is asked for, milliseconds from the beginning. */
   readonly startMs: number;
   readonly askedTwice: boolean;
+  readonly budgets?: Budgets | undefined;
 }
 
 export interface SimulationOptions {
@@ -42,6 +44,13 @@ const SETTLED_MS = 1500;
 /** The same, where every run that is left is known to be blocked. */
 const BLOCKED_MS = 4000;
 const LIMIT_MS = 10 * 60_000;
+const BUDGETED_OF_ALL = 0.12;
+
+/** Some runs may do less than they would, or just as much. */
+function budgetsOf(chance: Chance, program: readonly Op[]): Budgets | undefined {
+  if (!chance.hits(BUDGETED_OF_ALL)) return undefined;
+  return chance.hits(0.6) ? { stepsMax: chance.whole(2, stepsOf(program) + 2) } : { tokensMax: chance.whole(1, 12) };
+}
 
 /** A random program for each run of a seed. */
 export function plannedRuns(seed: string, count: number, settles: boolean): RunPlan[] {
@@ -49,8 +58,9 @@ export function plannedRuns(seed: string, count: number, settles: boolean): RunP
   const common = { shared: [`shared-${seed}-1`, `shared-${seed}-2`], contested: `contested-${seed}` };
   return Array.from({ length: count }, (_, index) => {
     const id = `run-${index + 1}`;
-    const program = withWaits(randomProgram(chance, id, common), new Chance(`${seed}/waits/${id}`), id);
-    return { id, program: settles ? withAnswers(program, new Chance(`${seed}/answers/${id}`), id) : program, startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2) };
+    const waiting = withWaits(randomProgram(chance, id, common), new Chance(`${seed}/waits/${id}`), id);
+    const program = settles ? withAnswers(waiting, new Chance(`${seed}/answers/${id}`), id) : waiting;
+    return { id, program, startMs: chance.between(10, 1500), askedTwice: chance.hits(0.2), budgets: budgetsOf(new Chance(`${seed}/budgets/${id}`), program) };
   });
 }
 
@@ -90,7 +100,7 @@ export class Simulation {
     const { cluster, options } = this;
     const { scheduler } = cluster.core;
     cluster.start();
-    for (const { id, startMs, askedTwice } of options.runs) scheduler.at(BEGINNING + startMs, null, () => cluster.ask({ id, agent: { name: 'interpreter', version: '1' }, input: null, askedTwice }));
+    for (const { id, startMs, askedTwice, budgets } of options.runs) scheduler.at(BEGINNING + startMs, null, () => cluster.ask({ id, agent: { name: 'interpreter', version: '1' }, input: null, askedTwice, budgets }));
     let over = false;
     const look = (): void => {
       over = this.#atRest();
@@ -151,6 +161,3 @@ export class Simulation {
     );
   }
 }
-
-export const meanWaits = (runs: readonly RunPlan[]): number => runs.reduce((sum, { program }) => sum + waitsOf(program).length, 0) / runs.length;
-export const meanSteps = (runs: readonly RunPlan[]): number => runs.reduce((sum, { program }) => sum + stepsOf(program), 0) / runs.length;

@@ -30,6 +30,8 @@ export type Behaviour = { readonly does: 'apply'; readonly afterMs: number } | {
 
 /** The tool whose calls find now and then that somebody has changed the thing since. */
 export const GUARDED = 'door.reset';
+/** Tools whose calls are in doubt once more, now and then, when the first was proved not to have happened. */
+const DOUBTED_TWICE: readonly string[] = ['fund.take', 'fund.return'];
 /** The tool whose calls leave it open now and then whether they have happened: by chance alone that would be too rare for what hangs on it. */
 export const DOUBTFUL = 'key.hand';
 /** Name of the target about which each run says something else. */
@@ -135,7 +137,9 @@ export class FakeWorld {
   #look({ name, sealing }: { readonly name: string; readonly sealing: boolean }, n: number, { operationKey: key, attempt }: ProbeContext): ProbeAnswer<string> {
     this.#probes += 1;
     const chance = new Chance(`${this.core.seed}/probe/${this.#probes}`);
-    if (chance.hits(0.15)) return stillUnknown('not now');
+    // While it can't say what became of the second, what it said of the first may come once more.
+    const again = DOUBTED_TWICE.includes(name) && (this.byKey.get(key)?.length ?? 0) > 1;
+    if (chance.hits(again ? 0.6 : 0.15)) return stillUnknown('not now');
     if (this.hasHappened(key)) return applied(resultOf(name, n), 'found under its key');
     const underWay = (this.byKey.get(key) ?? []).filter((firing) => !firing.ended && firing.attempt <= attempt);
     if (sealing) {
@@ -164,6 +168,7 @@ export const resultOf = (tool: string, n: number): string => `${tool}:${n}`;
 function script(chance: Chance, { name, effect }: Fired): Behaviour[] {
   if (name === GUARDED && chance.hits(0.4)) return [{ does: 'fail', as: 'concurrency_conflict', notApplied: true }];
   if (name === DOUBTFUL && chance.hits(0.4)) return [{ does: 'doubt', applied: chance.hits(0.4) }, APPLIES];
+  if (DOUBTED_TWICE.includes(name) && chance.hits(0.2)) return [{ does: 'doubt', applied: false }, { does: 'doubt', applied: chance.hits(0.7) }, APPLIES];
   const applies: Behaviour = { does: 'apply', afterMs: chance.hits(0.05) ? RARELY_SLOW_MS : chance.between(0, 20) };
   const trouble = chance.next();
   if (effect === 'irreversible') {
