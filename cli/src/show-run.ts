@@ -1,4 +1,4 @@
-import { topics } from '@holdfast/protocol';
+import { StartRefused, topics } from '@holdfast/protocol';
 import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
@@ -48,6 +48,15 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     compensation: run.compensation,
     quarantine: run.status === 'quarantined' ? run.because : null,
   };
+}
+
+/** Why there is no such run. */
+export async function whyNone(brokers: readonly string[], id: string): Promise<string> {
+  const last = (await readStreams(brokers, topics.runEvents, id)).get(id)?.events.at(-1);
+  const refused = last?.envelope.type === StartRefused.type ? StartRefused.schema.safeParse(last.data) : undefined;
+  if (refused?.success !== true) return `run ${id} has no events: it was never accepted here`;
+  const { reason, message, retryAt } = refused.data;
+  return `there is no run ${id}: its start was refused (${reason}): ${message}; it may be started again from ${new Date(retryAt).toISOString()} on`;
 }
 
 /** An unknown with its case: since when, whose it is, when it is looked at next. */

@@ -125,12 +125,25 @@ test('a limit lets in as many as may, queues as many as may wait, and refuses th
   await stack.event('rare-b', 'RunQueued');
   const third = await client.start(rare, {}, { runId: 'rare-c' });
   await expect(third.outcome({ timeoutMs: 60_000 })).rejects.toMatchObject({ name: 'NotAdmitted', reason: 'queue_full', retryAt: expect.any(Number) });
+  // Who starts it by command, or attaches to it, hears so too.
+  const asked = await cli('runs', 'start', 'rare', '--input', '{}', '--run-id', 'rare-d', '--wait', '1m');
+  expect(asked).toMatchObject({ code: 1, out: expect.stringMatching(/^run rare-d: StartRun was refused \(queue_full\): .*; it may be started again from 20.*Z on\n$/) });
+  expect(await cli('runs', 'show', 'rare-d')).toMatchObject({ code: 1, err: expect.stringMatching(/^there is no run rare-d: its start was refused \(queue_full\): /) });
+  const chatting = await client.attach('chat-e', { concurrencyKey: 'chat-8' });
+  await expect(client.attach('chat-f', { concurrencyKey: 'chat-8', onConcurrent: 'reject' })).rejects.toMatchObject({ name: 'NotAdmitted', reason: 'concurrent_run', holder: 'chat-e' });
+  await chatting.finish(null);
+  await chatting.close();
   for (const run of ['rare-a', 'rare-b']) {
     await client.signal(run, 'go', run);
     expect(await client.outcome(run, { timeoutMs: 60_000 })).toMatchObject({ status: 'completed' });
   }
-  await client.start(rare, {}, { runId: 'rare-c' });
+  // Another process asks again under the same id: the refusal that it reads first is not its own.
+  const other = await HoldfastClient.connect({ brokers: stack.brokers });
+  const again = await other.start(rare, {}, { runId: 'rare-c' });
   await stack.event('rare-c', 'RunAccepted');
+  await client.signal('rare-c', 'go', 'rare-c');
+  expect(await again.outcome({ timeoutMs: 60_000 })).toMatchObject({ status: 'completed' });
+  await other.close();
   expect(await stack.halts()).toEqual([]);
 });
 

@@ -9,7 +9,7 @@ import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { replayRun } from '../replay-run.js';
 import { listRuns } from '../runs.js';
-import { showRun } from '../show-run.js';
+import { showRun, whyNone } from '../show-run.js';
 import { findStack } from '../stack-file.js';
 import { addStart } from './start.js';
 
@@ -118,7 +118,7 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   const { brokers } = await findStack('.');
   const run = await showRun(brokers, id);
   if (run === null) {
-    process.stderr.write(`run ${id} has no events: it was never accepted here\n`);
+    process.stderr.write(`${await whyNone(brokers, id)}\n`);
     process.exitCode = EXIT.no;
     return;
   }
@@ -134,7 +134,7 @@ const decide = (run: string, options: Acting, message: (id: string, by: Operator
 async function act(run: string, { json }: { json?: boolean | undefined }, id: string, message: Message, on: string): Promise<void> {
   const { brokers } = await findStack('.');
   const known = await showRun(brokers, run);
-  if (known === null) throw new CliError(`run ${run} has no events: it was never accepted here`);
+  if (known === null) throw new CliError(await whyNone(brokers, run));
   const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
   const refused = answer.type === 'InputRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));

@@ -1,5 +1,5 @@
 import { parseJson, type Json } from '@holdfast/protocol';
-import { HoldfastClient, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
+import { HoldfastClient, NotAdmitted, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import type { Command } from 'commander';
 import { nameOf, readContracts } from '../contracts.js';
@@ -51,8 +51,16 @@ async function start(agent: string, options: StartOptions): Promise<void> {
     if (options.wait === undefined) return print(options.json === true, { run: run.id, agent: nameOf(declared) }, () => `run ${run.id} of ${nameOf(declared)} is asked for: \`holdfast runs show ${run.id}\``);
     const outcome = await run.outcome({ timeoutMs }).catch((error: unknown) => {
       if (error instanceof OutcomeTimeout) throw new CliError(`run ${run.id} goes on: \`holdfast runs show ${run.id}\` says where it is`);
+      if (error instanceof NotAdmitted) return error;
       throw error;
     });
+    if (outcome instanceof NotAdmitted) {
+      const { reason, message, holder = null } = outcome;
+      const retryAt = new Date(outcome.retryAt).toISOString();
+      print(options.json === true, { run: run.id, agent: nameOf(declared), refused: { reason, message, retryAt, holder } }, () => `run ${run.id}: ${message}; it may be started again from ${retryAt} on`);
+      process.exitCode = EXIT.no;
+      return;
+    }
     print(options.json === true, { run: run.id, agent: nameOf(declared), outcome }, () => `run ${run.id}: ${inWords(outcome)}`);
     if (outcome.status !== 'completed') process.exitCode = EXIT.no;
   } finally {

@@ -18,13 +18,12 @@ class OneRun implements ClientLog {
   readonly #readers = new Set<(record: LogRecord) => void>();
   answer: (intent: Intent) => readonly Message[] = () => [];
 
-  async publish(records: readonly Outgoing[]): Promise<void> {
+  async publish({ key, headers, value }: Outgoing): Promise<number> {
     await turn();
-    for (const { key, headers, value } of records) {
-      const intent = { type: decodeHeaders(headers, key, 0)?.type, data: JSON.parse(value) as unknown } as Intent;
-      this.intents.push({ run: key, intent });
-      for (const message of this.answer(intent)) this.tell(key, message);
-    }
+    const intent = { type: decodeHeaders(headers, key, 0)?.type, data: JSON.parse(value) as unknown } as Intent;
+    const offset = this.intents.push({ run: key, intent }) - 1;
+    for (const message of this.answer(intent)) this.tell(key, message);
+    return offset;
   }
 
   tell(run: string, message: Message): void {

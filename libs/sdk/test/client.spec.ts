@@ -26,14 +26,13 @@ class FakeLog implements ClientLog {
   on: (run: string, intent: Intent) => void = () => undefined;
   readonly #readers = new Set<{ lane: number; onRecord(record: LogRecord): void; onError(error: Error): void }>();
 
-  async publish(records: readonly Outgoing[]): Promise<void> {
+  async publish({ key: run, headers, value }: Outgoing): Promise<number> {
     await turn();
     if ((this.publishesFail -= 1) >= 0) throw new Error('broker away');
-    for (const { key: run, headers, value } of records) {
-      const intent = { type: headers['ce_type'], data: JSON.parse(value) as unknown } as Intent;
-      this.intents.push({ run, intent, headers });
-      this.on(run, intent);
-    }
+    const intent = { type: headers['ce_type'], data: JSON.parse(value) as unknown } as Intent;
+    const offset = this.intents.push({ run, intent, headers }) - 1;
+    this.on(run, intent);
+    return offset;
   }
 
   async tail({ lane, from, onRecord, onError }: Parameters<ClientLog['tail']>[0]): Promise<{ caughtUp: Promise<void>; close(): Promise<void> }> {
@@ -83,6 +82,11 @@ class FakeLog implements ClientLog {
     if (this.refused.has(token)) return;
     this.refused.add(token);
     this.tell(run, { type: 'IntentRejected', data: { intent, reason, message: 'no', token, ...(step === undefined ? {} : { step }) } });
+  }
+
+  /** The start that was written last is refused, for now. */
+  noRoom(run: string): void {
+    this.tell(run, { type: 'StartRefused', data: { agent: { name: 'adder', version: '1' }, reason: 'queue_full', message: 'no room', retryAt: this.time + 5, offset: this.intents.length - 1 } });
   }
 
   /** Accepts everything, once. */
@@ -182,6 +186,21 @@ describe('a started run', () => {
     log.finished('one', { status: 'completed', output: { value: { sum: 1 } } });
     expect([await waiting, await outcome]).toMatchObject([{ status: 'completed' }, { status: 'completed' }]);
     await client.close();
+  });
+
+  it('for which there was no room is not answered with the refusal of an earlier try', async () => {
+    const log = new FakeLog();
+    log.on = (run, { type }) => type === 'StartRun' && log.noRoom(run);
+    const client = HoldfastClient.over(log);
+    const first = await client.start(agent, { a: 1 }, { runId: 'one' });
+    await expect(first.outcome({ timeoutMs: 5000 })).rejects.toMatchObject({ name: 'NotAdmitted', reason: 'queue_full', retryAt: log.time + 5 });
+    await client.close();
+    // Another process asks again, and this time there is room: its reader sees the old refusal first.
+    log.on = (run, { type, data }) => type === 'StartRun' && (log.accepted(run, data.agent, data.input), log.finished(run, { status: 'completed', output: { value: { sum: 1 } } }));
+    const other = HoldfastClient.over(log);
+    const again = await other.start(agent, { a: 1 }, { runId: 'one' });
+    expect(await again.outcome({ timeoutMs: 5000 })).toEqual({ status: 'completed', output: { sum: 1 } });
+    await other.close();
   });
 
   it('under the id of one that has ended with another input is refused, and never gets that one’s output', async () => {
@@ -347,6 +366,19 @@ describe('a harness that owns its loop', () => {
     expect(log.intents[0]?.intent).toMatchObject({ data: { agent: null, input: { order: 1 } } });
     expect(log.intents[1]?.intent).toMatchObject({ data: { fire: 'granted', onConflict: 'refuse', args: { amount: 5 } } });
     expect('fence' in (log.intents[1]?.intent.data ?? {})).toBe(false);
+    await client.close();
+    expect(log.open).toBe(0);
+  });
+
+  it('hears that there is no room for it, each time that it asks', async () => {
+    const log = new FakeLog();
+    log.on = (run, { type }) => type === 'StartRun' && log.noRoom(run);
+    const refusal = { name: 'NotAdmitted', reason: 'queue_full', retryAt: log.time + 5 };
+    await expect(attached(log)).rejects.toMatchObject(refusal);
+    await expect(attached(log)).rejects.toMatchObject(refusal);
+    log.orchestrate(() => paid(5));
+    const { client, run } = await attached(log);
+    expect((await run.call('1', refund, { amount: 5 })).paid).toBe(5);
     await client.close();
     expect(log.open).toBe(0);
   });

@@ -1,9 +1,15 @@
 import type { LogWriter, Outgoing } from '../ports.js';
-import { Partitioners, type PartitionMetadata } from 'kafkajs';
+import { Partitioners, type PartitionMetadata, type RecordMetadata } from 'kafkajs';
 import { connect, type ConnectOptions } from './client.js';
 
+/** A writer that tells where it wrote. */
+export interface PlacingWriter extends LogWriter {
+  /** As `publish`, for one record. Resolves with its offset, null where the broker doesn't say. */
+  append(record: Outgoing): Promise<number | null>;
+}
+
 /** Writes with `acks=all`. Connects before it returns. */
-export async function createWriter(options: ConnectOptions): Promise<LogWriter> {
+export async function createWriter(options: ConnectOptions): Promise<PlacingWriter> {
   const producer = connect(options).producer({
     allowAutoTopicCreation: false,
     createPartitioner: Partitioners.DefaultPartitioner,
@@ -15,17 +21,21 @@ export async function createWriter(options: ConnectOptions): Promise<LogWriter> 
     async publish(records: readonly Outgoing[]): Promise<void> {
       for (const round of rounds(records)) await produce(round);
     },
+    async append(record) {
+      const offset = (await produce([record]))[0]?.baseOffset;
+      return offset === undefined ? null : Number(offset);
+    },
     close: () => producer.disconnect(),
   };
 
-  async function produce(records: readonly Outgoing[]): Promise<void> {
+  async function produce(records: readonly Outgoing[]): Promise<RecordMetadata[]> {
       const byTopic = new Map<string, { key: string; value: string; headers: Record<string, string>; partition?: number }[]>();
       for (const { topic, lane, key, headers, value } of records) {
         let messages = byTopic.get(topic);
         if (messages === undefined) byTopic.set(topic, (messages = []));
         messages.push({ key, value, headers, ...(lane === undefined ? {} : { partition: lane }) });
       }
-      await producer.sendBatch({ acks: -1, timeout: 10_000, topicMessages: [...byTopic].map(([topic, messages]) => ({ topic, messages })) });
+      return producer.sendBatch({ acks: -1, timeout: 10_000, topicMessages: [...byTopic].map(([topic, messages]) => ({ topic, messages })) });
   }
 }
 

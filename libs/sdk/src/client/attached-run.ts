@@ -2,7 +2,7 @@ import { CallTool, describeIssues, digestOf, FinishRun, StartWait, Step, type Di
 import type { z } from 'zod';
 import { equalsJson, INLINE_BYTES_MAX, toJson } from '../define/json.js';
 import type { ToolReference } from '../define/tool.js';
-import { clipped, EffectFailed, EffectRejected, IntentRefusedError, InvalidArguments, refusalOf, RunEnded, UnregisteredTool, ValueTooLarge } from '../errors.js';
+import { clipped, EffectFailed, EffectRejected, IntentRefusedError, InvalidArguments, NotAdmitted, refusalOf, RunEnded, UnregisteredTool, ValueTooLarge } from '../errors.js';
 import { approvalAsk, endError, nameOfWait, signalAsk, sleepAsk, type Approval, type ApprovalOptions, type WaitAsk } from '../wait/ask.js';
 import type { DeadlineOptions, When } from '../wait/when.js';
 import type { RunEvent, RunEventRecord } from './log.js';
@@ -35,7 +35,8 @@ export interface AttachedRunOptions {
  */
 const REFUSED_AGAIN_MS = 5000;
 
-type Refusal = Extract<RunEvent, { type: 'IntentRejected' }>['data'];
+type DataOf<Type extends RunEvent['type']> = Extract<RunEvent, { type: Type }>['data'];
+type Refusal = DataOf<'IntentRejected'> | (DataOf<'StartRefused'> & { readonly intent: 'StartRun' });
 
 /** A run whose loop its client owns: it names the steps, and calls tools through Holdfast. */
 export class AttachedRun {
@@ -48,7 +49,7 @@ export class AttachedRun {
   /** Last refusal of each intent, by `CallTool 3` or `FinishRun`. */
   readonly #refusals = new Map<string, Refusal>();
   readonly #listeners = new Set<(refused: Refusal | undefined) => void>();
-  #accepted: Extract<RunEvent, { type: 'RunAccepted' }>['data'] | null = null;
+  #accepted: DataOf<'RunAccepted'> | null = null;
   #ending: Ending | null = null;
   #broken: Error | null = null;
   #close: () => Promise<void> = () => Promise.resolve();
@@ -127,7 +128,7 @@ export class AttachedRun {
     this.#close = close;
   }
 
-  /** Starts the run unless it is there already. @throws IntentRefusedError it is another run */
+  /** Starts the run unless it is there already. @throws IntentRefusedError it is another run; NotAdmitted there was no room for it */
   async begin(start: () => Promise<void>): Promise<void> {
     if (this.#accepted === null) await this.#ask(start, 'StartRun', () => this.#accepted !== null);
     if (this.#accepted?.agent !== null || this.#accepted.inputDigest !== this.#options.digest) {
@@ -140,6 +141,10 @@ export class AttachedRun {
     switch (event.type) {
       case 'RunAccepted':
         this.#accepted = event.data;
+        break;
+      case 'StartRefused':
+        // Each try has an answer of its own: it is not remembered for the next.
+        refused = { ...event.data, intent: 'StartRun' };
         break;
       case 'EffectRequested':
         this.#calls.set(event.data.call.step, event.data.call);
@@ -254,7 +259,7 @@ export class AttachedRun {
     } finally {
       clearTimeout(timer);
     }
-    if (refusal !== undefined && !taken()) throw refusalOf(refusal.intent, refusal.step, refusal.reason, refusal.message);
+    if (refusal !== undefined && !taken()) throw errorOf(refusal);
   }
 
   /** Resolves when events have made it so. */
@@ -290,7 +295,8 @@ export class AttachedRun {
 
 const isEnd = (outcome: Outcome | undefined): boolean => outcome !== undefined && outcome.status !== 'unknown';
 
-const nameOf = ({ intent, step }: Refusal): string => (step === undefined ? intent : `${intent} ${step}`);
+const nameOf = (refusal: Refusal): string => (!('step' in refusal) || refusal.step === undefined ? refusal.intent : `${refusal.intent} ${refusal.step}`);
+const errorOf = (refusal: Refusal): IntentRefusedError => ('retryAt' in refusal ? new NotAdmitted(refusal.reason, refusal.message, refusal.retryAt, refusal.holder) : refusalOf(refusal.intent, refusal.step, refusal.reason, refusal.message));
 
 function parsedStep(step: string): Step {
   const parsed = Step.safeParse(step);

@@ -137,7 +137,7 @@ export class HoldfastClient {
     }
     const watcher = new EndWatcher(id, Date.now(), { agent: named, digest: digestOf(sized.value) });
     this.#live.add(watcher);
-    await this.#start(id, named, sized.value, options);
+    watcher.asked(await this.#start(id, named, sized.value, options));
     // What the run returns was checked by its own schema before it was recorded.
     return this.#handle(id, watcher) as RunHandle<never>;
   }
@@ -195,17 +195,17 @@ export class HoldfastClient {
   /**
    * For a harness that owns its loop: its tool calls are recorded and made safe, the rest stays its
    * own. The same id and input again is the same run, with all that is recorded of it.
-   * @throws IntentRefusedError a run with this id has another input or an agent
+   * @throws IntentRefusedError a run with this id has another input or an agent; NotAdmitted: there was no room for it
    */
   async attach(runId: string, { input = null, tools = [], since, ...options }: AttachOptions = {}): Promise<AttachedRun> {
     const id = parsed(RunId, runId, 'run id');
     const { value } = toJson(input, 'the input');
-    const run = new AttachedRun({ id, tenant: this.tenant, tools, artifacts: this.artifacts, digest: digestOf(value), publish: (message) => this.#publish(id, message) });
+    const run = new AttachedRun({ id, tenant: this.tenant, tools, artifacts: this.artifacts, digest: digestOf(value), publish: async (message) => void (await this.#publish(id, message)) });
     const stream = await this.#stream(id, since === undefined ? 'beginning' : { time: since - CLOCK_SKEW_MS }, (record) => run.tell(record), (error) => run.fail(error));
     run.onClosed(() => this.#close(stream));
     try {
       await stream.caughtUp;
-      await run.begin(() => this.#start(id, null, value, options));
+      await run.begin(async () => void (await this.#start(id, null, value, options)));
       return run;
     } catch (error) {
       await run.close();
@@ -338,7 +338,7 @@ export class HoldfastClient {
     if (this.#streams.delete(stream)) await stream.close();
   }
 
-  #start(id: RunId, agent: Named | null, input: Json, options: StartOptions): Promise<void> {
+  #start(id: RunId, agent: Named | null, input: Json, options: StartOptions): Promise<number | null> {
     const { pool, goal, success, principal, deadline, onDeadline, budgets, concurrencyKey, onConcurrent, priority, queueMs } = options;
     const data = {
       agent,
@@ -358,8 +358,8 @@ export class HoldfastClient {
     return this.#publish(id, StartRun(parsed(StartRun.schema, data, `the start of run ${id}`)));
   }
 
-  /** Written again while the broker's word is missing: every intent has a natural key, so twice is once. */
-  async #publish(run: RunId, message: Message): Promise<void> {
+  /** Written again while the broker's word is missing: every intent has a natural key, so twice is once. Resolves with the offset of the last. */
+  async #publish(run: RunId, message: Message): Promise<number | null> {
     const value = JSON.stringify(message.data);
     const bytes = Buffer.byteLength(value);
     if (bytes > VALUE_BYTES_MAX) throw new ValueTooLarge(message.type, bytes, VALUE_BYTES_MAX, 'store the large part as an artifact and pass the reference');
@@ -367,7 +367,7 @@ export class HoldfastClient {
     const headers = encodeHeaders({ id: `${this.#source}/${this.#sent}`, type: message.type, source: this.#source, subject: run, time: Date.now(), tenant: this.tenant });
     for (let tries = 1; ; tries += 1) {
       try {
-        return await this.log.publish([{ topic: topics.agentIntents, key: run, headers, value }]);
+        return await this.log.publish({ topic: topics.agentIntents, key: run, headers, value });
       } catch (error) {
         if (tries >= PUBLISHES_MAX) throw error;
         await new Promise((resolve) => {

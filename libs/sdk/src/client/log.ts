@@ -1,5 +1,5 @@
 import { decodeHeaders, decoder, parseJson, runMessages, topics, type MessageOf, type RunId } from '@holdfast/protocol';
-import type { LogRecord, LogWriter, Outgoing } from '@holdfast/runtime';
+import type { LogRecord, Outgoing } from '@holdfast/runtime';
 import { createWriter, laneOf, partitionsOf, tail, type Tail, type TailOptions } from '@holdfast/runtime/kafka';
 
 export type RunEvent = MessageOf<(typeof runMessages)[number]>;
@@ -15,8 +15,8 @@ export interface RunEventRecord {
 
 /** What a client asks of Kafka. */
 export interface ClientLog {
-  /** On rejection nobody knows what was written. */
-  publish(records: readonly Outgoing[]): Promise<void>;
+  /** Resolves with the record's offset, null where the log doesn't say. On rejection nobody knows whether it was written. */
+  publish(record: Outgoing): Promise<number | null>;
   /** Reads one lane of `run.events`. */
   tail(options: { readonly lane: number; readonly from: TailOptions['from']; onRecord(record: LogRecord): void; onError(error: Error): void }): Promise<Tail>;
   laneOf(run: RunId): number;
@@ -27,9 +27,9 @@ export interface ClientLog {
 export async function kafkaLog(brokers: readonly string[], clientId: string): Promise<ClientLog> {
   const partitions = await partitionsOf(brokers, topics.runEvents);
   if (partitions === 0) throw new Error(`topic ${topics.runEvents} does not exist at ${brokers.join(', ')}: start the Holdfast services first`);
-  const writer: LogWriter = await createWriter({ brokers, clientId });
+  const writer = await createWriter({ brokers, clientId });
   return {
-    publish: (records) => writer.publish(records),
+    publish: (record) => writer.append(record),
     tail: ({ lane, ...options }) => tail({ brokers, topics: [topics.runEvents], lanes: [lane], ...options }),
     laneOf: (run) => laneOf(run, partitions),
     close: () => writer.close(),

@@ -36,6 +36,9 @@ export class EndWatcher implements Watcher {
   begun = false;
   #end: End | null = null;
   #mine = false;
+  /** Of our start on `agent.intents`: undefined until it is written, null where the log doesn't say. */
+  #asked: number | null | undefined;
+  #noRoom: RunEventRecord[] = [];
   readonly #waiting = new Set<(end: End) => void>();
 
   constructor(
@@ -44,7 +47,14 @@ export class EndWatcher implements Watcher {
     private readonly started: Started | undefined,
   ) {}
 
-  tell({ event }: RunEventRecord): void {
+  /** Our start is written, there. */
+  asked(offset: number | null): void {
+    this.#asked = offset;
+    for (const record of this.#noRoom.splice(0)) this.tell(record);
+  }
+
+  tell(record: RunEventRecord): void {
+    const { event } = record;
     switch (event.type) {
       case 'RunAccepted':
         this.begun = true;
@@ -58,6 +68,9 @@ export class EndWatcher implements Watcher {
         return;
       case 'StartRefused':
         if (this.#isOurs) return;
+        if (this.#asked === undefined) return void this.#noRoom.push(record);
+        // There was no room for an earlier try; ours has an answer of its own.
+        if (this.#asked !== null && event.data.offset !== undefined && event.data.offset < this.#asked) return;
         this.begun = true;
         return this.#settle({ kind: 'refused', error: new NotAdmitted(event.data.reason, event.data.message, event.data.retryAt, event.data.holder) });
       case 'IntentRejected':
