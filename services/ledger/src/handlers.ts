@@ -34,7 +34,7 @@ import type { ContractBook, Inbound, SharedWord, Turn, Unreadable } from '@holdf
 import { ClaimRow, claimOf, ownKey, type Claim } from './domain/claim.js';
 import type { EffectCommand, Sending } from './domain/commands.js';
 import { decide, sentBefore } from './domain/decide.js';
-import { isOpen, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
+import { isOpen, lookAgainAt, type Effect, type EffectEvent, type RunEffects } from './domain/effect.js';
 import { openGate, type Gate } from './domain/health.js';
 import { ToolWatch } from './tool-watch.js';
 
@@ -194,6 +194,7 @@ export class EffectHandlers {
       this.#apply(run, turn.tenantOf(run), turn, { type: 'due', step: effect.step, claim, gate, ...this.#sending(turn, effect.tool) });
       const after = turn.state(run).get(effect.step);
       if (after?.status === 'held' && !gate.open) turn.wake(run, this.#watch.lookAgainAt(effect.tool, gate, turn));
+      if (after?.status === 'joined') turn.wake(run, lookAgainAt(after, turn.now));
     }
   };
 
@@ -238,6 +239,7 @@ export class EffectHandlers {
           this.#watch.note(run, event, effect, turn, command);
           if (event.type === 'EffectDispatched') this.#send(run, tenant, turn, effect);
           if (effect.status === 'held' && effect.paused.size === 0 && command.type !== 'pause') turn.wake(run, turn.now);
+          if (effect.status === 'joined') turn.wake(run, lookAgainAt(effect, turn.now));
           this.#revoke(run, tenant, turn, before, effect);
           this.#noteClaim(run, turn, before, effect);
         }

@@ -34,7 +34,7 @@ import {
   type Step,
 } from '@holdfast/protocol';
 import { on, type Inbound, type Service } from '@holdfast/runtime';
-import { dueAt, evolve, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
+import { dueAt, evolveAt, isOpen, noEffects, type EffectEvent, type RunEffects } from './domain/effect.js';
 import { claimKey, EFFECTS_TAG, type EffectHandlers } from './handlers.js';
 import { marks } from './marks.js';
 
@@ -110,7 +110,7 @@ export const ledger = (handle: EffectHandlers): Service<RunEffects, EffectEvent>
   ],
   routes: routes(handle),
   initial: noEffects,
-  evolve,
+  evolve: evolveAt,
   agenda: (effects) => {
     let open = false;
     let next: number | null = null;

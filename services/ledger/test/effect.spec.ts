@@ -368,6 +368,10 @@ describe('a key whose scope is its target', () => {
     });
   });
 
+  test.each([held, done])('joined, and its owner let go and another holds the key for other arguments: it fails, and takes nothing of that one', (claim) => {
+    expect(given(joined).when(due(now, 'irreversible', { ...claim, digest: otherDigest }))).toMatchObject({ kind: 'record', events: [{ type: 'EffectFailed', data: { failure: { class: 'concurrency_conflict', notApplied: true } } }] });
+  });
+
   test('a joined or conflicted effect never fires, whatever is reported', () => {
     expect(given(joined).when(report(1, succeeded))).toEqual(late(1, succeeded, 'the effect is joined'));
     expect(given(joined).when(hostLost(7))).toEqual(ignore('already_settled'));

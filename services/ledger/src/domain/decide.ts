@@ -283,10 +283,11 @@ function held(command: Command<'due'>, effect: Extract<Effect, { status: 'held' 
 function joined(command: Command<'due'>, effect: Extract<Effect, { status: 'joined' }>): EffectDecision {
   const { claim } = command;
   const { step, key, owner } = effect;
-  if (claim.held === 'by_other' && claim.outcome !== null) {
+  // With other arguments it is held by somebody who came once the owner had let it go.
+  if (claim.held === 'by_other' && claim.digest === effect.digest) {
+    if (claim.outcome === null) return ignore('still_joined');
     return record(EffectSucceeded({ step, key, attempt: 1, result: claim.outcome.result, evidence: claim.outcome.evidence, replayed: claim.owner }));
   }
-  if (claim.held === 'by_other') return ignore('still_joined');
   const message = `run ${owner.run} step ${owner.step}, which held this operation key, ended without the effect; a new try is a new step`;
   return record(EffectFailed({ step, key, attempt: 1, failure: { class: 'concurrency_conflict', message, notApplied: true }, evidence: { kind: 'ledger' }, because: message }));
 }

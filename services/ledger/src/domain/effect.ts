@@ -79,8 +79,8 @@ export type Effect = EffectFacts & { readonly late: ReadonlySet<string> } & (
     | { readonly status: 'held'; readonly attempt: Attempt; readonly until: Instant; readonly because: string; readonly before: Before | null }
     | ({ readonly status: 'retry_scheduled'; readonly attempt: Attempt; readonly retryAt: Instant } & Before)
     | { readonly status: 'unknown'; readonly attempt: Attempt; readonly cause: UnknownCause; readonly notAfter: Instant | null; readonly operationId: string | undefined }
-    /** Waits for the outcome of another run's effect under the same key. */
-    | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt }
+    /** Waits for the outcome of another run's effect under the same key. `joinedAt`: null where its stream was folded without its times. */
+    | { readonly status: 'joined'; readonly owner: { readonly run: RunId; readonly step: Step }; readonly attempt: Attempt; readonly joinedAt: Instant | null }
     | { readonly status: 'succeeded'; readonly attempt: Attempt; readonly result: Stored; readonly evidence: Evidence; /** By the outcome of another run's effect under the same key. */ readonly replayed: boolean }
     | { readonly status: 'rejected'; readonly attempt: Attempt; readonly reason: string; readonly evidence: Evidence }
     | { readonly status: 'failed'; readonly attempt: Attempt; readonly failure: Failure; readonly evidence: Evidence }
@@ -110,6 +110,9 @@ export const isOpen = (effect: Effect): boolean => {
   }
 };
 
+const LOOK_LEAST_MS = 100;
+const LOOK_MOST_MS = 30_000;
+
 /** When an effect next needs the ledger's attention by itself; null when only news can move it. */
 export function dueAt(effect: Effect): Instant | null {
   switch (effect.status) {
@@ -119,11 +122,18 @@ export function dueAt(effect: Effect): Instant | null {
       return effect.paused.size > 0 ? null : effect.until;
     case 'retry_scheduled':
       return effect.paused.size > 0 ? null : effect.retryAt;
-    case 'joined':
-      return 0; // Looked at again and again, until the owner's effect has an end.
     default:
       return null;
   }
+}
+
+/**
+ * When an effect that has joined another's is looked at next: nothing tells it that this one has an end. After a tenth
+ * of the time that it has waited, since an owner whose outcome nobody knows may be open for days.
+ */
+export function lookAgainAt({ joinedAt }: Extract<Effect, { status: 'joined' }>, now: Instant): Instant {
+  const waited = now - (joinedAt ?? now);
+  return now + Math.round(Math.min(LOOK_MOST_MS, Math.max(LOOK_LEAST_MS, waited / 10)));
 }
 
 /** The latest attempt that a host was given. */
@@ -144,6 +154,13 @@ export function evolve(effects: RunEffects, event: EffectEvent): RunEffects {
   return next === undefined ? effects : new Map(effects).set(event.data.step, next);
 }
 
+/** With when the event was recorded. */
+export function evolveAt(effects: RunEffects, event: EffectEvent, at: Instant): RunEffects {
+  const after = evolve(effects, event);
+  const effect = after.get(event.data.step);
+  return event.type === 'EffectJoined' && effect?.status === 'joined' ? new Map(after).set(effect.step, { ...effect, joinedAt: at }) : after;
+}
+
 function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | undefined {
   switch (event.type) {
     case 'EffectDispatched': {
@@ -158,7 +175,7 @@ function evolveOne(before: Effect | undefined, event: EffectEvent): Effect | und
     case 'EffectProgressed':
       return before?.status === 'dispatched' && before.attempt === event.data.attempt ? { ...before, aliveUntil: event.data.aliveUntil } : before;
     case 'EffectJoined':
-      return { ...shared(event.data), status: 'joined', owner: event.data.owner, attempt: 1 };
+      return { ...shared(event.data), status: 'joined', owner: event.data.owner, attempt: 1, joinedAt: null };
     case 'EffectConflicted':
       return { ...shared(event.data), status: 'conflicted', owner: event.data.owner, attempt: 1 };
     case 'EffectSucceeded': {
