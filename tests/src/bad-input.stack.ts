@@ -174,6 +174,22 @@ describe('bad input', () => {
     expect(firings.filter((firing) => firing.run === run)).toEqual([{ run, step: '1', attempt: 1, args }]);
   });
 
+  test('NUL and half a surrogate pair in what a message only names come back exactly, and stop nothing', async () => {
+    const odd = 'a\u0000b\ud800';
+    const run = 'odd-names';
+    await stack.intent(run, 'StartRun', { agent: null, input: 1, goal: odd, principal: odd, concurrencyKey: odd });
+    expect((await stack.event(run, 'RunAccepted')).data).toMatchObject({ goal: odd, principal: odd, concurrencyKey: odd });
+    await stack.intent(`${run}-2`, 'StartRun', { agent: null, input: 1, concurrencyKey: odd });
+    await stack.event(`${run}-2`, 'RunQueued');
+    await stack.intent(run, 'SignalRun', { signal: odd, name: odd, payload: odd });
+    expect((await stack.event(run, 'SignalReceived')).data).toMatchObject({ signal: odd, name: odd, payload: odd });
+    await stack.send({ topic: topics.operatorCommands, key: run, type: 'CancelRun', value: JSON.stringify({ ...COMMAND, command: `c${odd}`, reason: odd, scope: 'run', manner: 'graceful' }) });
+    expect((await stack.event(run, 'RunCancelRequested')).data).toMatchObject({ command: `c${odd}`, reason: odd });
+    await stack.event(`${run}-2`, 'RunAdmitted');
+    await stack.finish(`${run}-2`);
+    expect(await stack.halts()).toEqual([]);
+  });
+
   test('afterwards good runs go through on all lanes, each effect once', async () => {
     const runs = stack.lanes.flatMap((lane) => Array.from({ length: 5 }, (_, i) => stack.runOn(lane, `good-${i}`)));
     await Promise.all(runs.map((run) => stack.goodRun(run, 'pay')));
