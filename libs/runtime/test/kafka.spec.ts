@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
 import type { Cluster } from 'kafkajs';
 import { holdFetches } from '../src/kafka/fetch-hold.js';
-import { watchCoordinator } from '../src/kafka/coordinator-watch.js';
+import { isRefusal, isRetriable, watchCoordinator } from '../src/kafka/coordinator-watch.js';
 import { commitEndOf, isDirectSuccessor, laneOf, rounds } from '../src/kafka/index.js';
 import type { Membership, Outgoing } from '../src/ports.js';
 
@@ -19,6 +19,14 @@ function parts(round: readonly Outgoing[]): number[] {
   }
   return [...bytes.values()];
 }
+
+test('whether trouble with the broker may pass is told of errors whose causes lead back to where they began, too', () => {
+  const error = Object.assign(new Error('first'), { retriable: true });
+  error.cause = new Error('second', { cause: error });
+  expect([isRefusal(error), isRetriable(error)]).toEqual([false, false]);
+  (error.cause as Error).name = 'KafkaJSSASLAuthenticationError';
+  expect(isRefusal(error)).toBe(true);
+});
 
 describe('rounds of a produce', () => {
   test('300 events that fit one by one but not together pass, in order', () => {

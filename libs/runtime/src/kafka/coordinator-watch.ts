@@ -36,15 +36,21 @@ const REFUSALS = /AUTHORIZATION_FAILED$|^INVALID_|^UNSUPPORTED_|^INCONSISTENT_GR
 
 /** Whether a broker has answered for good: asked again, it will say the same. */
 export function isRefusal(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  return error.name === 'KafkaJSSASLAuthenticationError' || error.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(error) ?? '') || isRefusal(error.cause);
+  return causesOf(error).some((each) => each.name === 'KafkaJSSASLAuthenticationError' || each.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(each) ?? ''));
 }
 
 /** Whether kafkajs counts a failure as one that passes. */
 export function isRetriable(error: unknown): boolean {
-  if (!(error instanceof Error)) return false;
-  if (error.name === 'KafkaJSNumberOfRetriesExceeded') return true;
-  return error.cause === undefined ? 'retriable' in error && error.retriable === true : isRetriable(error.cause);
+  const causes = causesOf(error);
+  const last = causes.at(-1);
+  return causes.some(({ name }) => name === 'KafkaJSNumberOfRetriesExceeded') || (last !== undefined && last.cause === undefined && 'retriable' in last && last.retriable === true);
+}
+
+/** An error and what caused it, each once: causes may lead back to where they began. */
+function causesOf(error: unknown): readonly Error[] {
+  const errors = new Set<Error>();
+  for (let each = error; each instanceof Error && !errors.has(each); each = each.cause) errors.add(each);
+  return [...errors];
 }
 
 export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');
