@@ -24,9 +24,15 @@ export function messageOf(thrown: unknown): string {
 
 /**
  * The class that a run is recorded with when this was thrown. An error that is not Holdfast's says
- * nothing about itself, so nothing speaks against trying the goal again: `transient`.
+ * nothing about itself, so nothing speaks against trying the goal again: `transient`. Never throws.
  */
-export const classOf = (thrown: unknown): FailureClass => (thrown instanceof HoldfastError ? thrown.failureClass : 'transient');
+export function classOf(thrown: unknown): FailureClass {
+  try {
+    return thrown instanceof HoldfastError ? thrown.failureClass : 'transient';
+  } catch {
+    return 'transient';
+  }
+}
 
 /* ---- thrown by tools ---- */
 
@@ -57,7 +63,7 @@ export class Failed extends HoldfastError {
   constructor({ retryAfter, retryAfterMs: statedMs, ...failure }: FailedSpec, options?: ErrorOptions) {
     super(failure.message, options);
     const times = [statedMs, retryAfterMs(retryAfter, Date.now())].filter((ms) => ms !== undefined && Number.isFinite(ms)) as number[];
-    this.failure = { ...failure, message: clipped(failure.message), ...(times.length === 0 ? {} : { retryAfterMs: Math.max(...times) }) };
+    this.failure = { ...failure, message: clipped(String(failure.message)), ...(times.length === 0 ? {} : { retryAfterMs: Math.max(...times) }) };
   }
   get failureClass(): FailureClass {
     return this.failure.class;

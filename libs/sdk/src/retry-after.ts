@@ -1,5 +1,5 @@
 /** More than this is not waited for: a year, milliseconds. */
-const RETRY_AFTER_MS_MAX = 365 * 24 * 60 * 60 * 1000;
+export const RETRY_AFTER_MS_MAX = 365 * 24 * 60 * 60 * 1000;
 
 const SECONDS = /^\s*\d+(\.\d+)?\s*$/;
 const TIME = '\\d\\d:\\d\\d:\\d\\d';

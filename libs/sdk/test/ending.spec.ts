@@ -3,9 +3,9 @@ import type { Step } from '@holdfast/protocol';
 import { z } from 'zod';
 import { defineAgent } from '../src/define/agent.js';
 import { defineTool } from '../src/define/tool.js';
-import { Failed, IntentRefusedError, RunEnded } from '../src/errors.js';
+import { Failed, IntentRefusedError, Rejected, RunEnded } from '../src/errors.js';
 import { guardStrayRejections, type Run } from '../src/run/index.js';
-import { names, StandIn, turn } from './stand-in.js';
+import { names, StandIn, turn, unreadable } from './stand-in.js';
 
 const numbers = { input: z.object({ n: z.number() }), output: z.object({ n: z.number() }) };
 const email = defineTool({ name: 'email', version: '1', effect: 'irreversible', owner: 'desk', ...numbers, execute: ({ n }) => ({ n }) });
@@ -105,8 +105,37 @@ describe('a durable call that nobody awaited', () => {
       expect(stand.ending).toMatchObject({ status: 'failed', failure: { message: expect.stringContaining('call broken at step 1, whose EffectFailed reached nobody') } });
       expect(other.ending?.status).toBe('completed');
     });
+
+    it.each<[string, (error: Error) => void]>([
+      ['lead back to where they began', (error) => { const other = new Error('other', { cause: error }); error.cause = other; }],
+      ['lead on without end', (error) => Object.defineProperty(error, 'cause', { get: () => endless() })],
+      ['throw when they are asked for', (error) => Object.defineProperty(error, 'cause', { get: () => { throw new Error('no'); } })],
+      ['end in what throws at each question', (error) => { error.cause = revoked(); }],
+    ])('ends the process, and holds nothing up, where no run owns it and its causes %s', (_, give) => {
+      real.removeAllListeners('unhandledRejection');
+      const remove = guardStrayRejections(real);
+      const error = new Error('stray');
+      give(error);
+      let thrown: unknown;
+      try {
+        real.emit('unhandledRejection', error, Promise.resolve());
+      } catch (given) {
+        thrown = given;
+      }
+      remove();
+      expect(thrown === error).toBe(true); // Nothing that looks into it.
+    });
   });
 });
+
+/** Throws at each question that it is asked, `instanceof` included. */
+function revoked(): object {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+}
+
+const endless = (): Error => Object.defineProperty(new Error('and'), 'cause', { get: () => endless() });
 
 describe('a call that lost a race', () => {
   it('is waited for, and its report rides on the ending', async () => {
@@ -144,6 +173,43 @@ describe('the end', () => {
     const stand = world();
     await stand.execute(agent(async () => code()));
     expect(stand.ending).toEqual({ status: 'failed', failure: { class: failureClass, message: expect.stringContaining(message) } });
+  });
+
+  const untyped = (spec: object): Failed => new Failed(spec as never);
+  it.each<[string, () => unknown, string, RegExp]>([
+    ['a failure without a class', () => untyped({ message: 'm', notApplied: true }), 'transient', /m \(class: /],
+    ['a failure of no known class', () => untyped({ class: 'nonsense', message: 'm' }), 'transient', /m \(class: /],
+    ['a long failure of no known class', () => untyped({ message: 'm'.repeat(5000) }), 'transient', /mmm… \(class: /],
+    ['a failure without a message', () => untyped({ class: 'policy_denied' }), 'policy_denied', /Failed/],
+    ['a failure whose message is no text', () => untyped({ class: 'policy_denied', message: { a: 1n } }), 'policy_denied', /Failed/],
+    ['an error of its own without a class', () => new Rejected({ a: 1 } as never), 'business_rejected', /Rejected/],
+    ['a revoked proxy', revoked, 'transient', /something was thrown/],
+    ['a proxy that throws at each question', () => new Proxy({}, { getPrototypeOf: () => { throw new Error('no'); }, get: () => { throw new Error('no'); } }), 'transient', /something was thrown/],
+    ['a failure whose class throws', () => Object.defineProperty(untyped({ class: 'transient', message: 'm' }), 'failureClass', { get: () => { throw new Error('no'); } }), 'transient', /m/],
+  ])('is recorded, of code, a step and a model call that throw %s', async (_, make, failureClass, message) => {
+    const failure = { class: failureClass, message: expect.stringMatching(message) };
+    const ways: ((run: Run) => unknown)[] = [
+      () => { throw make(); },
+      (run) => run.step('s', () => { throw make(); }),
+      (run) => run.step('s', async () => { throw make(); }),
+      (run) => run.model('m', () => { throw make(); }),
+      (run) => run.all([() => { throw make(); }]),
+      (run) => run.all([() => { throw make(); }], { checkpoint: 'group' }),
+      (run) => run.race([() => { throw make(); }]),
+    ];
+    for (const way of ways) {
+      const stand = world({ triesMax: 1 });
+      await stand.execute(agent(async (run) => way(run)));
+      expect(stand.ending).toEqual({ status: 'failed', failure: { ...failure, class: expect.stringMatching(`^(${failureClass}|invalid_request)$`) } });
+      expect(unreadable(stand.messages)).toEqual([]);
+    }
+  });
+
+  it('of code that gives something that throws when it is asked what it is', async () => {
+    const stand = world();
+    const odd = new Proxy({}, { getPrototypeOf: () => { throw new Error('no'); } });
+    await stand.execute(agent(() => odd));
+    expect(stand.ending).toMatchObject({ status: 'failed' });
   });
 
   it('checks the output against its schema', async () => {

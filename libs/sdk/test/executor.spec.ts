@@ -5,7 +5,7 @@ import { defineAgent } from '../src/define/agent.js';
 import { defineTool, referTool } from '../src/define/tool.js';
 import { EffectFailed, EffectRejected, Failed, Rejected, StepFailed, type HoldfastError } from '../src/errors.js';
 import type { Run } from '../src/run/index.js';
-import { names, StandIn, turn } from './stand-in.js';
+import { names, StandIn, turn, unreadable } from './stand-in.js';
 
 const numbers = { input: z.object({ n: z.number() }), output: z.object({ n: z.number() }) };
 const double = defineTool({ name: 'double', version: '1', effect: 'pure', ...numbers, execute: ({ n }) => ({ n: n * 2 }) });
@@ -253,6 +253,19 @@ describe('recorded work', () => {
       throw new Failed({ class: 'invalid_request', message: 'later', retryAfterMs: 1234.5 });
     })));
     expect(stand.messages.find(({ type }) => type === 'ReportTry')?.data).toMatchObject({ failure: { class: 'invalid_request', retryAfterMs: 1235 } });
+  });
+
+  const keyed = (target: unknown) => defineTool({ name: 'keyed', version: '1', effect: 'idempotent', target: () => target as string, ...numbers, execute: ({ n }) => ({ n }) });
+  it.each<[string, (run: Run) => unknown, string]>([
+    ['a usage that JSON can\'t carry', (run) => run.model('m', () => ({ output: 1, usage: { tokensIn: 1e300 } })), 'invalid_output'],
+    ['a pause that JSON can\'t carry', (run) => run.step('s', () => { throw new Failed({ class: 'overloaded', message: 'm', retryAfterMs: 1e300 }); }), 'overloaded'],
+    ['a target that is no text', (run) => run.call(keyed(5), { n: 1 }), 'invalid_request'],
+    ['an approval that is none', (run) => run.call(keyed('t'), { n: 1 }, { approval: { step: 'first' } as never }), 'invalid_request'],
+  ])('asks for nothing that its readers would refuse: %s', async (_, code, failureClass) => {
+    const stand = new StandIn({ tools: [keyed('t')] });
+    await stand.execute(agent(async (run) => code(run)));
+    expect(unreadable(stand.messages)).toEqual([]);
+    expect(stand.ending).toMatchObject({ status: 'failed', failure: { class: failureClass } });
   });
 
   it('records times, numbers and ids lazily, and at the latest at the end', async () => {

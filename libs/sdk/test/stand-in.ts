@@ -1,11 +1,13 @@
 import {
+  decoder,
   Fence,
+  intentMessages,
   operationKey,
+  parseJson,
   RunId,
   Tenant,
   WorkerId,
   type HistoryStep,
-  type intentMessages,
   type Json,
   type Message,
   type MessageOf,
@@ -407,6 +409,15 @@ export class StandIn implements RunPort {
     return this.executor;
   }
 }
+
+const read = decoder(intentMessages);
+/** What of a run's intents its readers would refuse: a wish that nobody hears of. */
+export const unreadable = (messages: readonly Intent[]): string[] =>
+  messages.flatMap(({ type, data }) => {
+    const parsed = parseJson(JSON.stringify(data));
+    const decoded = parsed.ok ? read(type, parsed.value) : parsed;
+    return decoded.ok ? [] : [decoded.message];
+  });
 
 export const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 export const worker = WorkerId.parse('worker-1');

@@ -1,11 +1,13 @@
 import { unreachable } from '@holdfast/kernel';
-import { describeIssues, Failure as FailureSchema, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant, type UnknownCause } from '@holdfast/protocol';
+import { describeIssues, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant, type UnknownCause } from '@holdfast/protocol';
 import type { Clock } from '@holdfast/runtime';
 import type { z } from 'zod';
 import { Accepted } from '../define/accepted.js';
 import { toJson } from '../define/json.js';
 import type { ToolContext, ToolDefinition } from '../define/tool.js';
 import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
+import { sound } from '../failure.js';
+import { isA } from '../thrown.js';
 import type { HostObserver } from './observer.js';
 import type { ArtifactPort } from './port.js';
 import { judge, parse } from './result.js';
@@ -151,9 +153,9 @@ export class Firing {
 
   #thrown(effect: EffectClass, error: unknown): Outcome {
     const at = this.#parts.clock.now();
-    if (error instanceof Rejected) return { status: 'rejected', reason: clipped(error.reason), evidence: { kind: 'receipt', at } };
-    if (error instanceof PartlyApplied) return this.#partly(effect, error);
-    if (error instanceof Failed) {
+    if (isA(error, Rejected)) return { status: 'rejected', reason: clipped(error.reason), evidence: { kind: 'receipt', at } };
+    if (isA(error, PartlyApplied)) return this.#partly(effect, error);
+    if (isA(error, Failed)) {
       const failure = sound(error.failure);
       if (effect === 'irreversible' && LEAVES_DOUBT[failure.class] && failure.notApplied !== true) {
         return unknown(failure.class === 'partial_effect' ? 'partial_effect' : 'may_have_applied', `${failure.class}: ${failure.message}`);
@@ -164,7 +166,7 @@ export class Firing {
       case 'irreversible':
         return mayHaveApplied(messageOf(error));
       case 'idempotent':
-        return error instanceof MayHaveApplied ? mayHaveApplied(messageOf(error)) : this.#failed({ class: 'transient', message: messageOf(error) });
+        return isA(error, MayHaveApplied) ? mayHaveApplied(messageOf(error)) : this.#failed({ class: 'transient', message: messageOf(error) });
       case 'pure':
         return this.#failed({ class: 'transient', message: messageOf(error) }); // A read applies nothing, whatever it says.
       default:
@@ -203,17 +205,6 @@ export class Firing {
   #failed(failure: Failure): Outcome {
     return { status: 'failed', failure, evidence: { kind: 'host', at: this.#parts.clock.now() } };
   }
-}
-
-/** A failure as every reader accepts it: a report that its schema refuses would be an end that nobody hears of. */
-function sound({ class: failureClass, message, retryAfterMs, notApplied }: Failure): Failure {
-  const parsed = FailureSchema.safeParse({
-    class: failureClass,
-    message,
-    ...(retryAfterMs === undefined || !Number.isFinite(retryAfterMs) ? {} : { retryAfterMs: Math.max(0, Math.ceil(retryAfterMs)) }),
-    ...(notApplied === undefined ? {} : { notApplied }),
-  });
-  return parsed.success ? parsed.data : { class: 'transient', message: clipped(`${String(message)} (${describeIssues(parsed.error)})`) };
 }
 
 type Unknown = Extract<Outcome, { status: 'unknown' }>;

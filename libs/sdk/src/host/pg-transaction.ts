@@ -1,6 +1,7 @@
 import { systemClock } from '@holdfast/runtime/system';
 import type { PoolClient } from 'pg';
-import { Failed, HoldfastError, MayHaveApplied, messageOf, Rejected } from '../errors.js';
+import { classOf, Failed, MayHaveApplied, messageOf, Rejected } from '../errors.js';
+import { isA } from '../thrown.js';
 
 /** What bounds a transaction: epoch milliseconds. */
 export interface Deadlined {
@@ -61,10 +62,9 @@ export class Transaction {
       await this.client.query('rollback').catch(() => {
         this.#clean = false;
       });
-      if (error instanceof Rejected || error instanceof MayHaveApplied) throw error;
-      if (error instanceof Failed) throw new Failed({ ...error.failure, notApplied: true }, { cause: error });
-      const failureClass = error instanceof HoldfastError ? error.failureClass : 'transient';
-      throw new Failed({ class: failureClass, message: `rolled back: ${messageOf(error)}`, notApplied: true }, { cause: error });
+      if (isA(error, Rejected) || isA(error, MayHaveApplied)) throw error;
+      if (isA(error, Failed)) throw new Failed({ ...error.failure, notApplied: true }, { cause: error });
+      throw new Failed({ class: classOf(error), message: `rolled back: ${messageOf(error)}`, notApplied: true }, { cause: error });
     }
   }
 
@@ -107,7 +107,7 @@ async function connectInTime(connect: Connect, { deadline }: Deadlined): Promise
       }),
     ]);
   } catch (error) {
-    if (error instanceof Failed) throw error;
+    if (isA(error, Failed)) throw error;
     throw new Failed({ class: 'transient', message: `no connection to PostgreSQL: ${messageOf(error)}`, notApplied: true }, { cause: error });
   } finally {
     clearTimeout(timer);

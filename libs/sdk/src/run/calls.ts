@@ -102,7 +102,7 @@ export class Calls {
     const parsed = tool.input.safeParse(sized.value);
     if (!parsed.success) throw new InvalidArguments(`${what} don't fit its schema: ${clipped(parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'value'}: ${message}`).join('; '), MESSAGE_MAX - 300)}`);
     const target = tool.targetOf(parsed.data) ?? otherwise;
-    if (target !== undefined && (target.length === 0 || target.length > 500)) throw new InvalidArguments(`the target of ${tool.name}@${tool.version} has ${target.length} characters; it takes 1 to 500`);
+    if (target !== undefined) checkTarget(target, tool);
     const hosted = this.core.port.hosted(tool.name, tool.version);
     return { tool: { name: tool.name, version: tool.version }, args: sized.value, target, bytes: sized.bytes, local: !granted && hosted !== undefined && mayFireLocally(hosted) ? hosted : undefined };
   }
@@ -322,6 +322,12 @@ export class Calls {
       if (core.phase !== 'stopped') next({ ...report, outcome: { ...outcome, result } }, OVERHEAD_BYTES, told);
     });
   }
+}
+
+/** Callers without types can name anything. */
+function checkTarget(target: unknown, { name, version }: Named): void {
+  if (typeof target !== 'string') throw new InvalidArguments(`the target of ${name}@${version} is no text but ${typeof target}`);
+  if (target.length === 0 || target.length > 500) throw new InvalidArguments(`the target of ${name}@${version} has ${target.length} characters; it takes 1 to 500`);
 }
 
 /** An attempt that was never made. Of one before it, by a worker that was lost, nobody here knows. */

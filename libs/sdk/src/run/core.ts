@@ -1,5 +1,6 @@
 import type { Fence, RunId, Step, Tenant } from '@holdfast/protocol';
 import { type IntentRefusedError, RunEnded } from '../errors.js';
+import { isA } from '../thrown.js';
 import type { RunPort } from '../host/port.js';
 import type { RunStore } from './artifacts.js';
 import type { Completions } from './completions.js';
@@ -110,7 +111,7 @@ export function refuse(core: Core, error: unknown, label: string): Promise<never
   const promise = new DurablePromise<never>((_, no) => {
     reject = no;
   });
-  if (error instanceof RunEnded) promise.whenAwaited(() => undefined);
+  if (isA(error, RunEnded)) promise.whenAwaited(() => undefined);
   else void core.tracker.track(promise, '', () => label);
   promise.hush();
   reject(error);

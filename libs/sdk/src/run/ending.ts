@@ -1,7 +1,9 @@
-import { FinishRun, type Failure, type MessageOf } from '@holdfast/protocol';
+import { FinishRun, type MessageOf } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import { toJson } from '../define/json.js';
-import { classOf, clipped, InvalidOutput, MESSAGE_MAX, messageOf, NotAwaited } from '../errors.js';
+import { clipped, InvalidOutput, MESSAGE_MAX, NotAwaited } from '../errors.js';
+import { failureOf } from '../failure.js';
+import { isA } from '../thrown.js';
 import { halted, type Core } from './core.js';
 import type { Entry } from './entry.js';
 import { OVERHEAD_BYTES } from './outgoing.js';
@@ -52,7 +54,7 @@ export class Ending {
       return this.#conclude(this.#failed(error));
     }
     // The log lacks a result that the output may rest on.
-    if (core.refusedAfterwards !== null && !(result instanceof CompletedPartially)) return this.#conclude(this.#failed(core.refusedAfterwards));
+    if (core.refusedAfterwards !== null && !isA(result, CompletedPartially)) return this.#conclude(this.#failed(core.refusedAfterwards));
     try {
       const prepared = this.#completed(result);
       if (prepared instanceof Promise) {
@@ -108,7 +110,7 @@ export class Ending {
 
   #completed(result: unknown): Prepared | Promise<Prepared> {
     const { core, agent } = this.options;
-    const partly = result instanceof CompletedPartially ? result : null;
+    const partly = isA(result, CompletedPartially) ? result : null;
     const what = `the output of ${agent.name}@${agent.version}`;
     const parsed = agent.output.safeParse(partly === null ? result : partly.output);
     if (!parsed.success) {
@@ -123,7 +125,7 @@ export class Ending {
   }
 
   #failed(error: unknown): Prepared {
-    const failure: Failure = { class: classOf(error), message: messageOf(error) };
+    const { retryAfterMs: _, ...failure } = failureOf(error);
     return { ending: { status: 'failed', failure }, bytes: OVERHEAD_BYTES + MESSAGE_MAX * 6 };
   }
 

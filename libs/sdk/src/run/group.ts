@@ -1,6 +1,8 @@
 import { CallGroup, type Step } from '@holdfast/protocol';
 import type { ToolDefinition, ToolReference } from '../define/tool.js';
 import { GroupNotAllowed, ValueTooLarge } from '../errors.js';
+import { asError } from '../failure.js';
+import { isA } from '../thrown.js';
 import type { Calls, PreparedCall } from './calls.js';
 import { open, type Core } from './core.js';
 import type { Entry, GroupReports } from './entry.js';
@@ -54,7 +56,7 @@ export class Group {
   over(branch: number, error?: unknown): void {
     if (this.#called.has(branch) || this.#sent) return;
     this.#called.add(branch);
-    this.#break(error instanceof Error ? error : new GroupNotAllowed(`branch ${branch} of the group at step ${this.step} ended without a call: with checkpoint "group" each branch makes exactly one`));
+    this.#break(isA(error, Error) ? error : new GroupNotAllowed(`branch ${branch} of the group at step ${this.step} ended without a call: with checkpoint "group" each branch makes exactly one`));
   }
 
   /** The orchestrator refused the group as a whole. False when the code had been told of results already. */
@@ -87,7 +89,7 @@ export class Group {
       if (local === undefined) throw new GroupNotAllowed(`${tool.name}@${tool.version} can't be called in the group at step ${this.step}: with checkpoint "group" only ${this.#whyNot(tool)}`);
       return { prepared, tool: local };
     } catch (error) {
-      this.#break(error instanceof Error ? error : new Error(String(error)));
+      this.#break(asError(error));
       throw error;
     }
   }

@@ -1,5 +1,6 @@
 import type { ArtifactRef } from '@holdfast/protocol';
 import { messageOf, ResultUnreadable } from '../errors.js';
+import { isA } from '../thrown.js';
 import { halted, type Core } from './core.js';
 import type { Entry, Settlement } from './entry.js';
 
@@ -21,7 +22,7 @@ export function load(core: Core, entry: Entry, ref: ArtifactRef, receive: (value
       (value) => completions.settle(entry, receive(value)),
       (error: unknown) => {
         if (halted(core) || entry.settlement !== null) return;
-        if (error instanceof ResultUnreadable) return completions.settle(entry, { ok: false, error });
+        if (isA(error, ResultUnreadable)) return completions.settle(entry, { ok: false, error });
         const delayMs = Math.min(RETRY_MOST_MS, RETRY_FIRST_MS * 2 ** (tries - 1));
         core.trouble(`${entry.label}: its result can't be fetched, next try in ${delayMs} ms: ${messageOf(error)}`);
         completions.loading(1);

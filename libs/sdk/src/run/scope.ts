@@ -43,7 +43,7 @@ export class Scope extends Asking implements Run {
     const first = this.#ask(called, (step) => {
       tool = this.tool(called);
       const { approval } = options;
-      entry = this.parts.calls.call(step, tool, args, approval === undefined ? {} : { approval: approval.step }, approval?.target);
+      entry = this.parts.calls.call(step, tool, args, approval === undefined ? {} : { approval: stepOf(approval) }, approval?.target);
       return entry.promise;
     });
     if (entry === undefined || tool === undefined || !mayMend(tool, options)) return first;
@@ -324,6 +324,13 @@ export class Scope extends Asking implements Run {
 
 /** Steps no longer than this are cursors by construction. */
 const DEEP_ENOUGH = 12;
+
+/** Callers without types can give anything. */
+function stepOf({ step }: Approval<unknown>): Step {
+  const parsed = Step.safeParse(step);
+  if (parsed.success) return parsed.data;
+  throw new InvalidArguments('approval takes what run.approval gave; it got something without a step');
+}
 
 function named(name: string): string {
   if (typeof name === 'string' && name.length > 0 && name.length <= NAME_MAX) return name;

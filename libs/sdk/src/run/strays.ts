@@ -1,3 +1,5 @@
+import { causesOf } from '../thrown.js';
+
 /** Errors handed to authors' code, and whom to tell when the code lets one go unhandled. */
 const owners = new WeakMap<Error, (error: Error) => void>();
 
@@ -12,7 +14,7 @@ export function ownStray(error: Error, tell: (error: Error) => void): void {
  */
 export function guardStrayRejections(on: NodeJS.Process = process): () => void {
   const guard = (reason: unknown): void => {
-    for (let error = reason; error instanceof Error; error = error.cause) {
+    for (const error of causesOf(reason)) {
       const tell = owners.get(error);
       if (tell !== undefined) return tell(error);
     }

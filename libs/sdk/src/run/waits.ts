@@ -1,5 +1,6 @@
 import { AbandonWait, ReleaseRun, StartWait, type HistoryStep, type Json, type Step, type Wait, type WaitEnd } from '@holdfast/protocol';
 import { ResultUnreadable, type IntentRefusedError } from '../errors.js';
+import { asError } from '../failure.js';
 import { endError, type Begun, type WaitAsk } from '../wait/ask.js';
 import { open, type Core } from './core.js';
 import type { Entry, Settlement } from './entry.js';
@@ -122,6 +123,6 @@ function received(make: () => unknown): Settlement {
   try {
     return { ok: true, value: make() };
   } catch (error) {
-    return { ok: false, error: error instanceof Error ? error : new Error(String(error)) };
+    return { ok: false, error: asError(error) };
   }
 }

@@ -1,6 +1,7 @@
-import { ArtifactRef, RecordStep, ReportTry, Usage, type HistoryStep, type Json, type RecordKind, type Step, type Stored } from '@holdfast/protocol';
+import { ArtifactRef, isExactNumber, RecordStep, ReportTry, Usage, type HistoryStep, type Json, type RecordKind, type Step, type Stored } from '@holdfast/protocol';
 import { toJson } from '../define/json.js';
-import { classOf, Failed, InvalidOutput, messageOf, MESSAGE_MAX, ResultUnreadable, StepFailed, type IntentRefusedError } from '../errors.js';
+import { InvalidOutput, MESSAGE_MAX, ResultUnreadable, StepFailed, type IntentRefusedError } from '../errors.js';
+import { failureOf } from '../failure.js';
 import { open, type Core } from './core.js';
 import type { Entry } from './entry.js';
 import { load } from './loading.js';
@@ -181,7 +182,7 @@ export class Work {
     const { task, attempt } = running;
     if (core.phase !== 'running' || entry.lost) return;
     this.#tell(entry.step, running, true, undefined);
-    const failure = { class: classOf(error), message: messageOf(error), ...statedPause(error) };
+    const failure = failureOf(error);
     entry.failure = new StepFailed(`${task.kind} ${task.name}`, entry.step, failure, { cause: error });
     const data = { step: entry.step, kind: task.kind, name: task.name, attempt, failure, fence: core.fence };
     const draft: Draft = { message: ReportTry(data), progress: data, bytes: OVERHEAD_BYTES + MESSAGE_MAX * 6 };
@@ -189,10 +190,6 @@ export class Work {
     core.outgoing.intent(draft);
   }
 }
-
-/** How long whoever was asked wants to be left alone. */
-const statedPause = (error: unknown): { readonly retryAfterMs?: number } =>
-  error instanceof Failed && error.failure.retryAfterMs !== undefined ? { retryAfterMs: Math.max(0, Math.ceil(error.failure.retryAfterMs)) } : {};
 
 const isThenable = (value: unknown): value is PromiseLike<unknown> => typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 
@@ -204,6 +201,7 @@ function answerOf(result: unknown, what: string): ModelAnswer<unknown> {
   if (names.length === 0) return { output };
   if (names.length > 1 || names[0] !== 'usage') return { output: result };
   const usage = Usage.safeParse(rest.usage ?? {});
-  if (!usage.success) throw new InvalidOutput(`${what}: usage takes tokensIn, tokensOut and cost, numbers from 0 on`);
+  // A number that JSON can't carry would be refused with all that is recorded beside it.
+  if (!usage.success || Object.values(usage.data).some((figure) => figure !== undefined && !isExactNumber(figure))) throw new InvalidOutput(`${what}: usage takes tokensIn, tokensOut and cost, numbers from 0 on, whole ones up to 2^53`);
   return { output, usage: usage.data };
 }
