@@ -5,10 +5,17 @@ import type { Clock, Random } from './ports.js';
 const offsetMs = Number(process.env['HOLDFAST_CLOCK_OFFSET_MS'] ?? 0);
 if (!Number.isSafeInteger(offsetMs)) throw new Error('HOLDFAST_CLOCK_OFFSET_MS takes a whole number of milliseconds');
 
+/** The longest delay that a timer of Node takes: with a longer one it fires at once. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 export const systemClock: Clock = {
   now: offsetMs === 0 ? Date.now : () => Date.now() + offsetMs,
   after: (delayMs, callback) => {
-    const timer = setTimeout(callback, delayMs);
+    let timer: NodeJS.Timeout;
+    const wait = (leftMs: number): void => {
+      timer = leftMs > TIMER_MS_MAX ? setTimeout(() => wait(leftMs - TIMER_MS_MAX), TIMER_MS_MAX) : setTimeout(callback, leftMs);
+    };
+    wait(delayMs);
     return () => clearTimeout(timer);
   },
   soon: (callback) => void setImmediate(callback),

@@ -1,5 +1,5 @@
-import { expect, test } from '@jest/globals';
-import { ageMs, systemMoment } from '../src/system.js';
+import { afterEach, expect, jest, test } from '@jest/globals';
+import { ageMs, systemClock, systemMoment } from '../src/system.js';
 
 test.each([
   ['both clocks go on', { wall: 5000, steady: 100 }, { wall: 5300, steady: 400 }, 300],
@@ -12,4 +12,19 @@ test.each([
 test('moments go on', () => {
   const then = systemMoment();
   expect(ageMs(then, systemMoment())).toBeGreaterThanOrEqual(0);
+});
+
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+test.each([30, 90, 365])('a timer of %i days fires then, and not at once', (days) => {
+  jest.useFakeTimers();
+  const fired = jest.fn();
+  systemClock.after(days * DAY_MS, fired);
+  jest.advanceTimersByTime(days * DAY_MS - 1);
+  expect(fired).not.toHaveBeenCalled();
+  jest.advanceTimersByTime(1);
+  expect(fired).toHaveBeenCalledTimes(1);
 });

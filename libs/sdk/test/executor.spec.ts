@@ -247,6 +247,19 @@ describe('recorded work', () => {
     expect(names(stand.messages)).toEqual(['ReportTry 1', 'ReportTry 1', 'RecordStep 1', 'ReportTry 2', 'FinishRun']);
   });
 
+  it('is tried again no sooner than was said, however early a timer is', async () => {
+    const stand = world({ pauseMs: 40 });
+    const before = stand.now();
+    const tried: number[] = [];
+    await stand.execute(agent((run) => run.step('busy', ({ attempt }) => {
+      tried.push(stand.now() - before);
+      if (attempt === 1) throw new Error('busy');
+      return attempt;
+    })));
+    expect(tried).toEqual([expect.any(Number), expect.any(Number)]);
+    expect(tried[1]).toBeGreaterThanOrEqual(39);
+  });
+
   it('tells how long whoever was asked wants to be left alone', async () => {
     const stand = world();
     await stand.execute(agent((run) => run.step('busy', () => {

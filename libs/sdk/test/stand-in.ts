@@ -51,6 +51,8 @@ export interface StandInOptions {
   /** Whether the own host's report reaches the run before the ledger's word. */
   readonly seen?: boolean;
   readonly triesMax?: number;
+  /** How long after the beginning of time a failed try may be repeated. Timers here are as early as can be. */
+  readonly pauseMs?: number;
   /** How a wait ends by itself; absent: as the test says. */
   readonly ends?: (wait: WaitStep) => WaitEnd | undefined;
   readonly callbacks?: CallbackSettings;
@@ -245,7 +247,7 @@ export class StandIn implements RunPort {
         return;
       case 'ReportTry': {
         const { attempt, failure, kind, name } = intent.data;
-        const retryAt = attempt >= (this.#options.triesMax ?? 3) || failure.class !== 'transient' ? null : at;
+        const retryAt = attempt >= (this.#options.triesMax ?? 3) || failure.class !== 'transient' ? null : at + (this.#options.pauseMs ?? 0);
         this.steps.set(intent.data.step, { kind: 'try', step: intent.data.step, as: kind, name, attempt, failure, retryAt });
         return this.soon(() => this.#ear().tryAnswered({ step: intent.data.step, attempt, retryAt }));
       }

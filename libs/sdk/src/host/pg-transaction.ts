@@ -92,7 +92,7 @@ const ignored = (): void => undefined;
 /** Waits for a connection until the attempt's deadline; one that comes later goes straight back. */
 async function connectInTime(connect: Connect, { deadline }: Deadlined): Promise<PoolClient> {
   const remainingMs = Math.max(0, deadline - systemClock.now());
-  let timer: NodeJS.Timeout | undefined;
+  let cancel: () => void = ignored;
   let late = false;
   const connecting = connect();
   connecting.then((client) => late && client.release(), ignored);
@@ -100,16 +100,16 @@ async function connectInTime(connect: Connect, { deadline }: Deadlined): Promise
     return await Promise.race([
       connecting,
       new Promise<never>((_, reject) => {
-        timer = setTimeout(() => {
+        cancel = systemClock.after(remainingMs, () => {
           late = true;
           reject(new Failed({ class: 'overloaded', message: `no connection of the pool came free within ${remainingMs} ms`, notApplied: true }));
-        }, remainingMs);
+        });
       }),
     ]);
   } catch (error) {
     if (isA(error, Failed)) throw error;
     throw new Failed({ class: 'transient', message: `no connection to PostgreSQL: ${messageOf(error)}`, notApplied: true }, { cause: error });
   } finally {
-    clearTimeout(timer);
+    cancel();
   }
 }

@@ -105,6 +105,8 @@ export class Work {
     const { core } = this;
     entry.cancel = core.port.after(Math.max(0, at - core.port.now()), () => {
       entry.cancel = null;
+      // A timer may be early by the clock that the moment was named by.
+      if (core.port.now() < at) return this.#tryAt(entry, running, at);
       if (core.phase === 'running') core.completions.live(() => this.#try(entry, running));
     });
   }
