@@ -231,6 +231,73 @@ describe('a started run', () => {
     await client.close();
   });
 
+  it.each<[string, (client: HoldfastClient, id: string) => Promise<unknown>]>([
+    ['by whoever started it', async (client) => (await client.start(agent, { a: 1 })).outcome({ timeoutMs: 60_000 })],
+    ['by another client', (client) => client.outcome('one', { timeoutMs: 60_000 })],
+    ['by how all stands', (client) => client.standing('one', { timeoutMs: 60_000 })],
+  ])('is waited for while brokers are away, and no longer than was allowed: %s', async (_, ask) => {
+    const log = new FakeLog();
+    log.orchestrate(() => undefined);
+    const client = HoldfastClient.over(log);
+    jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask', 'Date'] });
+    log.tailsFail = Infinity;
+    const asked = ask(client, 'one');
+    let settled = false;
+    const end = asked.then(() => undefined, (error: unknown) => { settled = true; return error; });
+    for (let ms = 0; ms < 59_000; ms += 1000) {
+      await jest.advanceTimersByTimeAsync(1000);
+      for (let i = 0; i < 5; i += 1) await turn();
+    }
+    expect(log.opened.length).toBeGreaterThan(5);
+    expect(settled).toBe(false);
+    await jest.advanceTimersByTimeAsync(2000);
+    expect(await end).toBeInstanceOf(OutcomeTimeout);
+    const { length } = log.opened;
+    await jest.advanceTimersByTimeAsync(60_000);
+    expect(log.opened.length).toBe(length);
+    await client.close();
+  });
+
+  it('is told when brokers are there again', async () => {
+    const log = new FakeLog();
+    log.orchestrate(() => undefined);
+    const client = HoldfastClient.over(log);
+    const { id } = await client.start(agent, { a: 1 }, { runId: 'one' });
+    log.finished(id, { status: 'completed', output: { value: { sum: 1 } } });
+    jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask', 'Date'] });
+    log.tailsFail = 3;
+    const outcome = client.outcome('one');
+    for (let i = 0; i < 10; i += 1) {
+      for (let n = 0; n < 5; n += 1) await turn();
+      await jest.advanceTimersByTimeAsync(1000);
+    }
+    expect(await outcome).toMatchObject({ status: 'completed' });
+    await client.close();
+    expect(log.open).toBe(0);
+  });
+
+  it('is asked no more of a broker that refuses for good', async () => {
+    const log = new FakeLog();
+    const client = HoldfastClient.over(log);
+    log.tail = () => Promise.reject(Object.assign(new Error('not allowed'), { type: 'TOPIC_AUTHORIZATION_FAILED' }));
+    await expect(client.outcome('one')).rejects.toThrow('not allowed');
+    await client.close();
+  });
+
+  it('may be waited for longer than a timer of Node lasts', async () => {
+    const log = new FakeLog();
+    const client = HoldfastClient.over(log);
+    jest.useFakeTimers({ doNotFake: ['setImmediate', 'nextTick', 'queueMicrotask', 'Date'] });
+    const timeoutMs = 30 * 24 * 60 * 60 * 1000;
+    let late: unknown;
+    void Promise.allSettled([client.outcome('one', { timeoutMs }), client.standing('one', { timeoutMs })]).then((ends) => { late = ends; });
+    await jest.advanceTimersByTimeAsync(timeoutMs - 1);
+    expect(late).toBeUndefined();
+    await jest.advanceTimersByTimeAsync(1);
+    expect(late).toMatchObject([{ reason: expect.any(OutcomeTimeout) }, { reason: expect.any(OutcomeTimeout) }]);
+    await client.close();
+  });
+
   it('is published again while the broker is away, and followed again when a reader breaks', async () => {
     const log = new FakeLog();
     log.orchestrate(() => undefined);

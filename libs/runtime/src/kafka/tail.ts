@@ -102,7 +102,10 @@ export async function tail(options: TailOptions, createGroup: (options: LaneGrou
     group.open(places.map(({ topic, lane }) => ({ topic, lane, offset: next.get(placeOf({ topic, lane })) ?? 0 })));
     check();
   };
-  await group.start();
+  await group.start().catch((error: unknown) => {
+    void group.stop().catch(() => undefined); // Its caller may try again: what is connected must not stay so.
+    throw error;
+  });
   return {
     caughtUp,
     close: () => {

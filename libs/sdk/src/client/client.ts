@@ -17,6 +17,7 @@ import {
   type Message,
   type Named,
 } from '@holdfast/protocol';
+import { systemClock } from '@holdfast/runtime/system';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
 import { INLINE_BYTES_MAX, toJson } from '../define/json.js';
@@ -24,6 +25,7 @@ import type { ToolReference } from '../define/tool.js';
 import { InvalidArguments, OutcomeTimeout, ValueTooLarge } from '../errors.js';
 import { momentOf, onDeadlineOf, type DeadlineAction, type Duration } from '../wait/when.js';
 import { AttachedRun } from './attached-run.js';
+import { keepOpen } from './keep-open.js';
 import { kafkaLog, type ClientLog, type RunEventRecord } from './log.js';
 import { standingOf, type RunStanding } from './standing.js';
 import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome } from './outcome.js';
@@ -70,7 +72,7 @@ export interface AttachOptions extends Omit<StartOptions, 'runId'> {
 export interface RunHandle<Output = Json> {
   readonly id: RunId;
   /**
-   * How the run ended, when it has.
+   * How the run ended, when it has. Brokers that are away are waited for.
    * @throws OutcomeTimeout it goes on
    * @throws IntentRefusedError its start was refused; NotAdmitted: there was no room for it
    * @throws ResultUnreadable it ended, and its output can't be read
@@ -99,6 +101,7 @@ export class HoldfastClient {
   readonly #source = `holdfast/client/${randomUUID()}`;
   readonly #streams = new Set<RunStream>();
   #sent = 0;
+  #closed = false;
 
   private constructor(
     private readonly log: ClientLog,
@@ -148,7 +151,7 @@ export class HoldfastClient {
     return { id, outcome: (options) => this.outcome(id, options), events: () => this.events(id) };
   }
 
-  /** How a run ended, whoever started it. Reads its lane from the beginning. @throws like `RunHandle.outcome` */
+  /** How a run ended, whoever started it. Reads its lane from the beginning, and waits for brokers that are away. @throws like `RunHandle.outcome` */
   async outcome(runId: string, { timeoutMs }: WaitOptions = {}): Promise<RunOutcome> {
     const id = parsed(RunId, runId, 'run id');
     const watcher = new EndWatcher(id, 0, undefined);
@@ -162,7 +165,7 @@ export class HoldfastClient {
    */
   async standing(runId: string, { timeoutMs }: WaitOptions = {}): Promise<RunStanding> {
     const id = parsed(RunId, runId, 'run id');
-    return standingOf(id, timeoutMs, (onEvent, onError) => this.#stream(id, 'beginning', onEvent, onError), (stream) => this.#close(stream));
+    return standingOf(id, timeoutMs, { open: (onEvent, onError) => this.#stream(id, 'beginning', onEvent, onError), close: (stream) => this.#close(stream), wanted: () => !this.#closed });
   }
 
   /** Every event of a run, whoever started it. Reads its lane from the beginning. */
@@ -215,6 +218,7 @@ export class HoldfastClient {
 
   /** Stops following. What was asked for is not taken back. */
   async close(): Promise<void> {
+    this.#closed = true;
     await this.#live.close();
     await Promise.all([...this.#streams].map((stream) => this.#close(stream)));
     await this.log.close();
@@ -235,7 +239,7 @@ export class HoldfastClient {
   #ended(watcher: EndWatcher, timeoutMs: number | undefined, look: (fail: (error: unknown) => void) => () => void): Promise<End> {
     return new Promise<End>((resolve, reject) => {
       const over = (): void => {
-        clearTimeout(timer);
+        cancelTimeout();
         forget();
         stop();
       };
@@ -243,13 +247,13 @@ export class HoldfastClient {
         over();
         reject(error);
       };
-      const timer = timeoutMs === undefined ? undefined : setTimeout(() => fail(new OutcomeTimeout(`run ${watcher.run} has no outcome after ${timeoutMs} ms; it goes on`)), timeoutMs);
+      const cancelTimeout = timeoutMs === undefined ? () => undefined : systemClock.after(timeoutMs, () => fail(new OutcomeTimeout(`run ${watcher.run} has no outcome after ${timeoutMs} ms; it goes on`)));
       let stop: () => void = () => undefined;
       let forget: () => void = () => undefined;
       let ended = false;
       forget = watcher.whenEnded((end) => {
         ended = true;
-        clearTimeout(timer);
+        cancelTimeout();
         stop();
         resolve(end);
       });
@@ -259,38 +263,38 @@ export class HoldfastClient {
 
   /** Follows a run that was just started; one that turns out to be older is looked for from the beginning. */
   #lookAhead(watcher: EndWatcher, fail: (error: unknown) => void): () => void {
-    let stopped = false;
     let stopBack: () => void = () => undefined;
-    let timer: NodeJS.Timeout | undefined;
+    let cancelOlder: () => void = () => undefined;
+    let stopped = false;
     const older = (): void => {
-      if (!stopped && !watcher.begun) stopBack = this.#lookBack(watcher, fail);
+      if (!watcher.begun) stopBack = this.#lookBack(watcher, fail);
     };
-    this.#live
-      .pin(watcher)
-      .then((reader) => reader.caughtUp)
-      .then(() => {
-        if (!stopped && !watcher.begun) timer = setTimeout(older, OLDER_AFTER_MS);
-      })
-      .catch((error: unknown) => stopped || fail(error));
+    const stopAhead = keepOpen({
+      open: async () => {
+        const reader = await this.#live.pin(watcher);
+        await reader.caughtUp;
+        if (!stopped && !watcher.begun) cancelOlder = systemClock.after(OLDER_AFTER_MS, older);
+      },
+      close: () => Promise.resolve(), // Others may follow by the same reader.
+      wanted: () => !this.#closed,
+      fail,
+    });
     return () => {
       stopped = true;
-      clearTimeout(timer);
+      stopAhead();
+      cancelOlder();
       stopBack();
       if (!watcher.waited) this.#live.unpin(watcher);
     };
   }
 
   #lookBack(watcher: EndWatcher, fail: (error: unknown) => void): () => void {
-    let stopped = false;
-    const stream = this.#stream(watcher.run, 'beginning', (record) => watcher.tell(record), fail);
-    stream.then(
-      (opened) => (stopped ? this.#close(opened) : undefined),
-      (error: unknown) => stopped || fail(error),
-    );
-    return () => {
-      stopped = true;
-      void stream.then((opened) => this.#close(opened)).catch(() => undefined);
-    };
+    return keepOpen({
+      open: (onError) => this.#stream(watcher.run, 'beginning', (record) => watcher.tell(record), onError),
+      close: (stream) => this.#close(stream),
+      wanted: () => !this.#closed,
+      fail,
+    });
   }
 
   async *#events(id: RunId): AsyncGenerator<RunEventRecord, void, undefined> {

@@ -98,8 +98,8 @@ export class LiveRuns {
     let reader = this.#readers.get(lane);
     if (reader === undefined) {
       const time = this.#eldest(lane) - CLOCK_SKEW_MS;
-      const opening = this.log.tail({ lane, from: { time }, onRecord: (record) => this.#note(record), onError: () => this.#reopen(lane) });
-      opening.catch(() => this.#readers.delete(lane));
+      const opening: Promise<Tail> = this.log.tail({ lane, from: { time }, onRecord: (record) => this.#note(record), onError: () => this.#reopen(lane, opening) });
+      opening.catch(() => this.#readers.get(lane) === opening && this.#readers.delete(lane));
       this.#readers.set(lane, opening);
       reader = opening;
     }
@@ -116,13 +116,14 @@ export class LiveRuns {
   }
 
   /** What is read again is dropped by its version. */
-  #reopen(lane: number): void {
-    const broken = this.#readers.get(lane);
-    this.#readers.delete(lane);
-    void broken?.then((tail) => tail.close()).catch(() => undefined);
+  #reopen(lane: number, broken: Promise<Tail>): void {
+    if (this.#readers.get(lane) === broken) this.#readers.delete(lane);
+    void broken.then((tail) => tail.close()).catch(() => undefined);
     setTimeout(() => {
       const waiting = [...this.#pinned].some(({ run }) => this.log.laneOf(run) === lane);
-      if (!this.#closed && waiting) this.#open(lane).catch(() => this.#reopen(lane));
+      if (this.#closed || !waiting) return;
+      const opening = this.#open(lane);
+      opening.catch(() => this.#reopen(lane, opening));
     }, REOPEN_MS);
   }
 
