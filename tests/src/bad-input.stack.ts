@@ -65,6 +65,7 @@ const rows: readonly Row[] = [
   { name: 'an intent for a run that never was', run: () => 'never-was', send: (run) => stack.intent(run, 'CallTool', call({ amount: 1 })), dead: 'run_unknown' },
   { name: 'an integer beyond 2^53', send: (run) => rawArgs(run, '{"amount":9007199254740993}'), rejected: { reason: 'invalid', message: /9007199254740993.*string/ }, dead: 'unsafe_number' },
   { name: 'a number beyond a double', send: (run) => rawArgs(run, '{"amount":1e400}'), rejected: { reason: 'invalid', message: /1e400/ }, dead: 'unsafe_number' },
+  { name: 'lists nested too deep', send: (run) => rawArgs(run, `{"amount":1,"x":${'['.repeat(600)}${']'.repeat(600)}}`), rejected: { reason: 'invalid', message: /nested more than/ }, dead: 'too_deep' },
   { name: 'a __proto__ member', send: (run) => rawArgs(run, '{"amount":1,"__proto__":{"admin":true}}'), rejected: { reason: 'invalid', message: /__proto__/ }, dead: 'proto_member' },
   { name: 'a __proto__ member in escapes', send: (run) => rawArgs(run, '{"amount":1,"\\u005f_proto__":1}'), rejected: { reason: 'invalid' }, dead: 'proto_member' },
   { name: 'an empty id', run: () => '', send: () => start(''), dead: 'invalid_id' },

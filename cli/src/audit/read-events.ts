@@ -55,8 +55,12 @@ function addTo(stream: TopicStream, envelope: Envelope, record: LogRecord): void
   const { version, hash } = envelope;
   const text = record.value ?? '';
   const parsed = parseJson(text);
-  if (version === undefined || hash === undefined || !parsed.ok) {
-    stream.problems.push(`${at}: ${envelope.type} has no version, no hash or no JSON: no service wrote it`);
+  if (!parsed.ok) {
+    stream.problems.push(`${at}: ${envelope.type} can't be read: ${parsed.message}`);
+    return;
+  }
+  if (version === undefined || hash === undefined) {
+    stream.problems.push(`${at}: ${envelope.type} has no version or no hash: no service wrote it`);
     return;
   }
   const last = stream.events.at(-1)?.envelope;

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { AssignCase, parseJson, ResolveCase, Step, topics, type Json, type Message } from '@holdfast/protocol';
+import { AssignCase, JSON_DEPTH_MAX, parseJson, ResolveCase, Step, topics, type Json, type Message } from '@holdfast/protocol';
 import { caseHistory, parseCaseName, readAlarms, readCases, type CaseView } from '../cases.js';
 import { CliError, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
@@ -127,7 +127,7 @@ async function resolve(name: string, options: ResolveOptions): Promise<void> {
 
 function resultOf(text: string | boolean): Json {
   if (typeof text === 'boolean') return null;
-  const parsed = parseJson(text);
+  const parsed = parseJson(text, JSON_DEPTH_MAX);
   if (!parsed.ok) throw new CliError(`--applied takes the tool’s result as JSON: ${parsed.message}`);
   return parsed.value;
 }

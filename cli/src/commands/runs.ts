@@ -1,6 +1,6 @@
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { CancelRun, DecideApproval, ForkRun, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, EXIT } from '../failure.js';
@@ -161,7 +161,7 @@ function timeOf(text: string): number {
 
 function jsonOf(text: string | undefined, what: string): Json {
   if (text === undefined) return null;
-  const parsed = parseJson(text);
+  const parsed = parseJson(text, JSON_DEPTH_MAX);
   if (!parsed.ok) throw new CliError(`${what} is no JSON: ${parsed.message}`);
   return parsed.value;
 }

@@ -1,4 +1,4 @@
-import { parseJson, type Json } from '@holdfast/protocol';
+import { JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
 import { HoldfastClient, NotAdmitted, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import type { Command } from 'commander';
@@ -37,7 +37,7 @@ export function addStart(runs: Command): void {
 }
 
 async function start(agent: string, options: StartOptions): Promise<void> {
-  const input = parseJson(options.input);
+  const input = parseJson(options.input, JSON_DEPTH_MAX);
   if (!input.ok) throw new CliError(`--input is no JSON: ${input.message}`);
   const deadline = options.deadline === undefined ? undefined : new Date(Date.now() + durationMs(options.deadline, '--deadline', 1));
   const timeoutMs = typeof options.wait === 'string' ? durationMs(options.wait, '--wait') : undefined;

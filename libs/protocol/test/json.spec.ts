@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import fc from 'fast-check';
-import { isExactNumber, parseJson } from '../src/index.js';
+import { isExactNumber, JSON_DEPTH_MAX, MESSAGE_DEPTH_MAX, parseJson } from '../src/index.js';
 
 describe('JSON at the border', () => {
   test.each<[string, string, unknown]>([
@@ -46,6 +46,38 @@ describe('JSON at the border', () => {
     ['a bare control character', '"\u0000"', 'not_json', /not JSON/],
   ])('%s is refused', (_, text, because, message) => {
     expect(parseJson(text)).toMatchObject({ ok: false, because, message: expect.stringMatching(message) });
+  });
+
+  const lists = (levels: number, inside = ''): string => `${'['.repeat(levels)}${inside}${']'.repeat(levels)}`;
+  const objects = (levels: number, inside = '1'): string => `${'{"a":'.repeat(levels)}${inside}${'}'.repeat(levels)}`;
+
+  test.each<[string, string]>([
+    ['lists', lists(JSON_DEPTH_MAX)],
+    ['objects', objects(JSON_DEPTH_MAX)],
+    ['lists side by side', `[${Array.from({ length: 5000 }, () => '[]').join()}]`],
+    ['brackets in a string', JSON.stringify('['.repeat(5000))],
+    ['brackets behind an escaped quote', JSON.stringify(`"${'{'.repeat(5000)}`)],
+    ['brackets behind an escaped backslash', `["\\\\",${JSON.stringify('['.repeat(5000))}]`],
+  ])('as many levels as a value may have are taken: %s', (_, text) => {
+    expect(parseJson(text, JSON_DEPTH_MAX)).toEqual({ ok: true, value: JSON.parse(text) as unknown });
+  });
+
+  test.each<[string, string]>([
+    ['lists, one more than may be', lists(JSON_DEPTH_MAX + 1)],
+    ['objects, one more than may be', objects(JSON_DEPTH_MAX + 1)],
+    ['lists that nobody closed', '['.repeat(2 * JSON_DEPTH_MAX)],
+    ['a million', lists(1_000_000)],
+    ['a million beside an unsafe number', `[1e400,${lists(1_000_000)}]`],
+    ['a million around __proto__', objects(1_000_000, '{"__proto__":1}')],
+    ['behind a string that ends in a backslash', `["\\\\",${lists(JSON_DEPTH_MAX)}]`],
+  ])('deeper ones are refused for their depth, whatever else is wrong with them: %s', (_, text) => {
+    expect(parseJson(text, JSON_DEPTH_MAX)).toEqual({ ok: false, because: 'too_deep', message: 'lists and objects are nested more than 500 levels deep' });
+  });
+
+  test('a message has room around the deepest value, and whoever reads what a service made of it has more', () => {
+    expect(parseJson(objects(5, lists(JSON_DEPTH_MAX)), MESSAGE_DEPTH_MAX).ok).toBe(true);
+    expect(parseJson(objects(20, lists(MESSAGE_DEPTH_MAX)))).toMatchObject({ ok: true });
+    expect(parseJson(lists(1800))).toMatchObject({ ok: false, because: 'too_deep' });
   });
 
   test('never throws, and what it takes is what JSON.parse makes of it', () => {

@@ -1,5 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
-import { encodeHeaders, VALUE_BYTES_MAX } from '@holdfast/protocol';
+import { encodeHeaders, MESSAGE_DEPTH_MAX, VALUE_BYTES_MAX } from '@holdfast/protocol';
 import { Inspector, type Marks } from '../src/loop/inbound.js';
 import type { LogRecord } from '../src/ports.js';
 import { counter, LANE, lane, NEWS, news, NOW, parsed, progress, said, turn, wish, WISHES } from './kit.js';
@@ -94,6 +94,7 @@ describe('an outsider’s record', () => {
     ['invalid', wish(3, 's1', { does: 'add' }, { value: null })],
     ['invalid', wish(3, 's1', { does: 'fly' })],
     ['not_json', wish(3, 's1', {}, { value: '{' })],
+    ['too_deep', wish(3, 's1', {}, { value: `{"does":"add","n":${'['.repeat(MESSAGE_DEPTH_MAX)}${']'.repeat(MESSAGE_DEPTH_MAX)}}` })],
     ['unsafe_number', wish(3, 's1', {}, { value: '{"does":"add","n":9007199254740993}' })],
     ['proto_member', wish(3, 's1', {}, { value: '{"does":"add","__proto__":{}}' })],
   ])('is parked as %s, once', (reason, record) => {

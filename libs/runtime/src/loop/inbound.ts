@@ -1,4 +1,4 @@
-import { decodeHeaders, parseJson, Tenant, VALUE_BYTES_MAX, describeIssues, type Envelope, type Message } from '@holdfast/protocol';
+import { decodeHeaders, MESSAGE_DEPTH_MAX, parseJson, Tenant, VALUE_BYTES_MAX, describeIssues, type Envelope, type Message } from '@holdfast/protocol';
 import type { LogRecord } from '../ports.js';
 import type { Inbound, Route, Service, Unreadable } from './service.js';
 
@@ -151,7 +151,7 @@ function readOwn<State, Event extends Message>(record: LogRecord, route: Route<S
 
 function readData<State, Event extends Message>(record: LogRecord, route: Route<State, Event>): Read {
   if (record.value === null) return { ok: false, because: 'invalid', message: `${route.type} without a value`, data: undefined };
-  const parsed = parseJson(record.value);
+  const parsed = parseJson(record.value, MESSAGE_DEPTH_MAX);
   if (!parsed.ok) return { ok: false, because: parsed.because, message: parsed.message, data: undefined };
   const checked = route.message.schema.safeParse(parsed.value);
   if (!checked.success) return { ok: false, because: 'invalid', message: `${route.type}: ${describeIssues(checked.error)}`, data: parsed.value };

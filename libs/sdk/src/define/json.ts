@@ -1,4 +1,4 @@
-import { isExactNumber, type Json } from '@holdfast/protocol';
+import { isExactNumber, JSON_DEPTH_MAX, type Json } from '@holdfast/protocol';
 import type { z } from 'zod';
 import { NotJson } from '../errors.js';
 
@@ -38,7 +38,6 @@ export type JsonSchema<S extends z.ZodType> =
 
 /** JSON text of a value above this many bytes doesn't travel inside a message. */
 export const INLINE_BYTES_MAX = 200 * 1024;
-const DEPTH_MAX = 500;
 /** Up to here an upper bound of the size will do; above it the size is counted. */
 const EXACT_ABOVE_BYTES = 16 * 1024;
 
@@ -82,7 +81,7 @@ function copyOf(value: unknown, depth: number): Json | typeof FAULT {
         bytesSeen += 5;
         return null;
       }
-      if (depth > DEPTH_MAX) return FAULT;
+      if (depth >= JSON_DEPTH_MAX) return FAULT;
       return Array.isArray(value) ? copyOfArray(value, depth) : copyOfObject(value, depth);
     default:
       return FAULT;
@@ -149,7 +148,7 @@ function firstFault(value: unknown, path: string, above: Set<object>): Fault | u
     case 'object':
       if (value === null) return undefined;
       if (above.has(value)) return fault('a cycle: it holds itself');
-      if (above.size > DEPTH_MAX) return fault(`nested more than ${DEPTH_MAX} levels deep`);
+      if (above.size >= JSON_DEPTH_MAX) return fault(`nested more than ${JSON_DEPTH_MAX} levels deep`);
       if (!Array.isArray(value) && !isPlain(value)) return fault(describeInstance(value));
       return firstFaultInside(value, path, above);
   }

@@ -1,4 +1,4 @@
-import type { Json, Stored } from '@holdfast/protocol';
+import { JSON_DEPTH_MAX, type Json, type Stored } from '@holdfast/protocol';
 import { INLINE_BYTES_MAX, toJson, type SizedJson } from '../define/json.js';
 import { clipped, messageOf } from '../errors.js';
 import type { ArtifactPort } from './port.js';
@@ -56,10 +56,8 @@ export function resultJson(result: unknown): SizedJson {
   }
 }
 
-const DEPTH_MAX = 500;
-
 function asJsonReadsIt(value: unknown, depth: number): unknown {
-  if (typeof value !== 'object' || value === null || depth > DEPTH_MAX) return value;
+  if (typeof value !== 'object' || value === null || depth > JSON_DEPTH_MAX) return value;
   if ('toJSON' in value && typeof value.toJSON === 'function') return value.toJSON('') as unknown;
   if (Array.isArray(value)) return value.map((member) => asJsonReadsIt(member, depth + 1));
   if (Object.prototype.toString.call(value) !== '[object Object]') return value;

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { randomUUID } from 'node:crypto';
 import { type CallHandler, type ExecutionContext, Injectable, type NestInterceptor } from '@nestjs/common';
-import { describeIssues, parseJson, type Json } from '@holdfast/protocol';
+import { describeIssues, JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
 import type { Tracing } from '@holdfast/runtime/telemetry';
 import type { Response } from 'express';
@@ -147,7 +147,7 @@ function bodyOf(spec: Endpoint, request: Visited): Json | undefined {
     if (request.get('content-type') === undefined || Number(request.get('content-length') ?? '0') > 0 || request.get('transfer-encoding') !== undefined) throw new Problem('unsupported-media-type', 'send application/json in UTF-8, without a content encoding');
     throw new Problem('invalid-request', 'a JSON body is missing');
   }
-  const parsed = parseJson(text);
+  const parsed = parseJson(text, JSON_DEPTH_MAX);
   if (!parsed.ok) throw new Problem('invalid-request', parsed.message);
   return parsed.value;
 }
