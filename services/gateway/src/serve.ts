@@ -55,8 +55,8 @@ export async function serveGateway(settings: GatewaySettings, consolePages: stri
   app.disable('x-powered-by');
   app.set('etag', false);
   app.use(helmet({ contentSecurityPolicy: { useDefaults: false, directives: CSP }, strictTransportSecurity: false, crossOriginEmbedderPolicy: false }));
-  // Numbers that a double can't hold and such are refused by the protocol’s own reader, so a body stays text here.
-  app.use(express.text({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false, defaultCharset: 'utf-8' }));
+  // Bytes that are no UTF-8, numbers that a double can't hold and such are refused by readers of our own, so a body stays as it came here.
+  app.use(express.raw({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false }));
   serveConsole(app, settings.HOLDFAST_CONSOLE ?? consolePages);
   const views = app.get(Views);
   const hooks = openHooks(settings, database, brokers, log);

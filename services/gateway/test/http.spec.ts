@@ -5,6 +5,7 @@ import { controllers, endpoints } from '../src/api/endpoints.js';
 import { endpointOf, type Visited } from '../src/http/endpoint.js';
 import { ProblemFilter } from '../src/http/filter.js';
 import { AccessGuard, Authentication } from '../src/http/guard.js';
+import { queryOf } from '../src/http/interceptor.js';
 import { Idempotency } from '../src/http/idempotency.js';
 import { problemsOf } from '../src/http/openapi.js';
 import { Problem } from '../src/http/problem.js';
@@ -27,6 +28,33 @@ describe('addresses', () => {
 
   it('say when they want credentials, and that those may not be enough', () => {
     for (const spec of endpoints) expect([spec.id, problemsOf(spec).includes('unauthenticated')]).toEqual([spec.id, spec.may !== 'public']);
+  });
+});
+
+describe('a query', () => {
+  const specOf = (name: string) => {
+    const spec = endpoints.find(({ id }) => id === name);
+    if (spec === undefined) throw new Error(`there is no ${name}`);
+    return spec;
+  };
+
+  it('gives what its address takes', () => {
+    expect(queryOf(specOf('listRuns'), { status: 'waiting', limit: '3' })).toEqual({ status: ['waiting'], limit: 3 });
+    expect(queryOf(specOf('getRun'), {})).toEqual({});
+  });
+
+  it.each<[string, Record<string, unknown>, RegExp]>([
+    ['listRuns', { phase: 'waiting' }, /"phase" is not taken here; what is: status, agent, id, limit, cursor/],
+    ['listRuns', { status: 'nonsense' }, /status: takes queued, running/],
+    ['listCases', { state: 'open' }, /"state" is not taken/],
+    ['getRun', { wait: '1' }, /"wait" is not taken here; nothing is/],
+    ['listRuns', { toString: '1' }, /"toString" is not taken/],
+  ])('of %s with %j is refused, and says what is taken', (id, query, message) => {
+    expect(() => queryOf(specOf(id), query)).toThrow(message);
+  });
+
+  it('with more than that is passed over where an address is open to all', () => {
+    expect(queryOf(specOf('healthz'), { probe: '1' })).toEqual({});
   });
 });
 

@@ -65,7 +65,7 @@ export class TestGateway {
     const response = await fetch(`${this.#url}${address}`, {
       method,
       headers: { ...(key === undefined ? {} : { authorization: `Bearer ${key}` }), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
-      ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+      ...(body === undefined ? {} : { body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body) }),
     });
     const text = await response.text();
     const json = (response.headers.get('content-type') ?? '').includes('json') && text !== '';

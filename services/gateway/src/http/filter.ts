@@ -1,6 +1,7 @@
 import { type ArgumentsHost, Catch, type ExceptionFilter, HttpException } from '@nestjs/common';
 import type { Request, Response } from 'express';
 import type { ServiceLog } from '@holdfast/runtime/nest';
+import { WRONG_MEDIA_TYPE } from './body.js';
 import type { Endpoint } from './endpoint.js';
 import { Problem } from './problem.js';
 
@@ -58,7 +59,7 @@ function transportProblem(error: unknown): Problem | null {
   const { type } = error as { type?: unknown };
   const status: unknown = error instanceof HttpException ? error.getStatus() : (error as { status?: unknown }).status;
   if (status === 413) return new Problem('too-large', 'the body is too large; store large values as artifacts and pass the reference');
-  if (status === 415) return new Problem('unsupported-media-type', 'send application/json in UTF-8, without a content encoding');
+  if (status === 415) return new Problem('unsupported-media-type', WRONG_MEDIA_TYPE);
   if ((status === 400 && !(error instanceof HttpException)) || error instanceof URIError) return new Problem('invalid-request', type === 'request.aborted' ? 'the request broke off' : 'the request can’t be read');
   return null;
 }

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { randomUUID } from 'node:crypto';
 import { type CallHandler, type ExecutionContext, Injectable, type NestInterceptor } from '@nestjs/common';
-import { describeIssues, JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
+import { describeIssues, type Json } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
 import type { Tracing } from '@holdfast/runtime/telemetry';
 import type { Response } from 'express';
@@ -9,6 +9,7 @@ import { firstValueFrom, from, type Observable } from 'rxjs';
 import type { z } from 'zod';
 import type { Audit } from '../access/audit.js';
 import type { Principal } from '../domain/access.js';
+import { jsonOf, WRONG_MEDIA_TYPE } from './body.js';
 import { endpointOf, giveCall, type Answer, type Call, type Endpoint, type Visited } from './endpoint.js';
 import type { Authentication } from './guard.js';
 import { Idempotency, type KeptAnswer } from './idempotency.js';
@@ -49,7 +50,7 @@ export class AnswerInterceptor implements NestInterceptor {
     response.once('close', () => gone.abort());
     const call: Call = {
       params: checked(spec.params, request.params, 'path'),
-      query: checked(spec.query, request.query, 'query'),
+      query: queryOf(spec, request.query),
       body: spec.body === undefined ? undefined : checked(spec.body, body, 'body'),
       principal,
       command: key === null ? randomUUID() : Idempotency.command(principal, key),
@@ -142,14 +143,23 @@ function send(response: Response, status: number, headers: Readonly<Record<strin
 
 function bodyOf(spec: Endpoint, request: Visited): Json | undefined {
   if (spec.body === undefined) return undefined;
-  const text: unknown = request.body;
-  if (typeof text !== 'string') {
-    if (request.get('content-type') === undefined || Number(request.get('content-length') ?? '0') > 0 || request.get('transfer-encoding') !== undefined) throw new Problem('unsupported-media-type', 'send application/json in UTF-8, without a content encoding');
+  const bytes: unknown = request.body;
+  if (!Buffer.isBuffer(bytes)) {
+    if (request.get('content-type') === undefined || Number(request.get('content-length') ?? '0') > 0 || request.get('transfer-encoding') !== undefined) throw new Problem('unsupported-media-type', WRONG_MEDIA_TYPE);
     throw new Problem('invalid-request', 'a JSON body is missing');
   }
-  const parsed = parseJson(text, JSON_DEPTH_MAX);
-  if (!parsed.ok) throw new Problem('invalid-request', parsed.message);
-  return parsed.value;
+  return jsonOf(bytes, request.get('content-type'));
+}
+
+/**
+ * What an address doesn't take is refused, not passed over: whoever misspells a filter would be shown everything. One
+ * that is open to all may be called with what others append.
+ */
+export function queryOf(spec: Pick<Endpoint, 'may' | 'query'>, query: Readonly<Record<string, unknown>>): unknown {
+  const taken = Object.keys(spec.query.shape);
+  const other = spec.may === 'public' ? undefined : Object.keys(query).find((name) => !taken.includes(name));
+  if (other !== undefined) throw new Problem('invalid-request', `query: ${JSON.stringify(other.slice(0, 80))} is not taken here; ${taken.length === 0 ? 'nothing is' : `what is: ${taken.join(', ')}`}`);
+  return checked(spec.query, query, 'query');
 }
 
 function checked<Schema extends z.ZodType>(schema: Schema, value: unknown, where: string): z.output<Schema> {
