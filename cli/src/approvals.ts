@@ -1,4 +1,4 @@
-import { topics, type Json } from '@holdfast/protocol';
+import { isoTime, topics, type Json } from '@holdfast/protocol';
 import { openWaits } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { runOf } from './run-of.js';
@@ -36,7 +36,7 @@ export async function listApprovals(brokers: readonly string[], filter: { role?:
         ...{ approval: `${stream}/${step}`, run: stream, step, tenant: run.tenant, what: wait.what, tool: `${tool.name}@${tool.version}`, args, digest },
         amount: amount === undefined ? null : `${amount.value}${amount.currency === undefined ? '' : ` ${amount.currency}`}`,
         ...{ approvers: wait.approvers, fourEyes: wait.fourEyes, principal: run.principal },
-        ...{ since: new Date(since).toISOString(), deadline: deadline === null ? null : new Date(deadline).toISOString() },
+        ...{ since: isoTime(since), deadline: deadline === null ? null : isoTime(deadline) },
       });
     }
   }

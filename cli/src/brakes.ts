@@ -1,4 +1,4 @@
-import { brakeKey, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
+import { brakeKey, isoTime, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
 import { partitionsOf } from '@holdfast/runtime/kafka';
 import { readStreams } from './audit/read-events.js';
 import { command } from './operator.js';
@@ -24,7 +24,7 @@ export async function readBrakes(brokers: readonly string[]): Promise<BrakeView[
     if (state.status !== 'brakes') continue;
     for (const [brake, { by, reason, command: id }] of state.set) {
       const at = events.findLast(({ data }) => data !== null && typeof data === 'object' && 'command' in data && data['command'] === id)?.envelope.time ?? 0;
-      found.set(brake, { brake, by: by.name, reason, since: new Date(at).toISOString(), lanes: (found.get(brake)?.lanes ?? 0) + 1 });
+      found.set(brake, { brake, by: by.name, reason, since: isoTime(at), lanes: (found.get(brake)?.lanes ?? 0) + 1 });
     }
   }
   return [...found.values()].sort((a, b) => a.brake.localeCompare(b.brake));

@@ -1,5 +1,5 @@
 import { fold } from '@holdfast/kernel';
-import { caseMessages, decoder, topics, type Json, type MessageOf } from '@holdfast/protocol';
+import { caseMessages, decoder, isoTime, topics, type Json, type MessageOf } from '@holdfast/protocol';
 import { dueAt, evolve, noCases, type Case, type CaseEvent } from '@holdfast/reconciliation/domain';
 import { readStreams, type TopicStream } from './audit/read-events.js';
 import { isObject } from './json.js';
@@ -43,7 +43,7 @@ export function parseCaseName(name: string): { readonly run: string; readonly st
   return { run: match[1], step: match[2], attempt: Number(match[3]) };
 }
 
-const iso = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString());
+const iso = (at: number | null): string | null => (at === null ? null : isoTime(at));
 
 function viewOf(run: string, tenant: string, of: Case): CaseView {
   return {
@@ -57,7 +57,7 @@ function viewOf(run: string, tenant: string, of: Case): CaseView {
     effect: of.effect,
     cause: of.cause,
     message: of.message,
-    since: new Date(of.since).toISOString(),
+    since: isoTime(of.since),
     owner: of.owner,
     escalated: of.status === 'open' ? [...of.escalated] : [],
     nextLook: of.status === 'open' ? iso(of.outstanding === null ? of.nextLookAt : dueAt(of)) : null,
@@ -99,7 +99,7 @@ export async function caseHistory(brokers: readonly string[], run: string, step:
   return (stream?.events ?? []).flatMap(({ envelope, data }) => {
     const decoded = decode(envelope.type, data);
     if (!decoded.ok || decoded.message.data.step !== step || decoded.message.data.attempt !== attempt) return [];
-    return [{ at: new Date(envelope.time).toISOString(), event: envelope.type, what: inWords(decoded.message) }];
+    return [{ at: isoTime(envelope.time), event: envelope.type, what: inWords(decoded.message) }];
   });
 }
 
@@ -108,7 +108,7 @@ function inWords({ type, data }: MessageOf<(typeof caseMessages)[number]>): stri
     case 'CaseOpened':
       return `${data.cause}: ${data.message} (${data.because})`;
     case 'ProbeSent':
-      return `probe ${data.probe} sent, answer due by ${new Date(data.answerBy).toISOString()}`;
+      return `probe ${data.probe} sent, answer due by ${isoTime(data.answerBy)}`;
     case 'ProbeConcluded':
       return `probe ${data.probe}: ${data.answer.status}; ${data.because}`;
     case 'CaseSettled':
@@ -132,7 +132,7 @@ export async function readAlarms(brokers: readonly string[]): Promise<{ at: stri
   return [...streams.values()].flatMap(({ stream, events }) =>
     events
       .filter(({ envelope }) => envelope.type === 'DuplicateEffectDetected' || envelope.type === 'VerdictContradicted')
-      .map(({ envelope, data }) => ({ at: new Date(envelope.time).toISOString(), run: stream, event: envelope.type, message: messageIn(data) })),
+      .map(({ envelope, data }) => ({ at: isoTime(envelope.time), run: stream, event: envelope.type, message: messageIn(data) })),
   );
 }
 

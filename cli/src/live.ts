@@ -1,4 +1,4 @@
-import { decodeHeaders, parseJson, topics, type Json } from '@holdfast/protocol';
+import { decodeHeaders, isoTime, parseJson, topics, type Json } from '@holdfast/protocol';
 import { tail, type Tail, type TailOptions } from '@holdfast/runtime/kafka';
 
 /** One message of a topic, as it came. `run` is its key: for `contracts` and the like, whatever it is about. */
@@ -45,7 +45,7 @@ export async function follow(options: { brokers: readonly string[]; topics: read
       const { type, subject: run, tenant, version = null, time } = envelope;
       if (!passes(filter, { type, run, tenant })) return;
       const parsed = parseJson(record.value ?? '');
-      onEvent({ time: new Date(time).toISOString(), topic, lane, offset, type, run, tenant, version, data: parsed.ok ? parsed.value : (record.value ?? null) });
+      onEvent({ time: isoTime(time), topic, lane, offset, type, run, tenant, version, data: parsed.ok ? parsed.value : (record.value ?? null) });
     },
   });
 }

@@ -1,6 +1,6 @@
 import { lacksHost, openPlan, preview, type Plan, type Preview, type RunPlans, evolve, noPlans, type PlanEvent } from '@holdfast/compensation/domain';
 import { fold } from '@holdfast/kernel';
-import { decoder, planMessages, topics, type CompensateRun, type Json, type MessageOf, type Step } from '@holdfast/protocol';
+import { decoder, isoTime, planMessages, topics, type CompensateRun, type Json, type MessageOf, type Step } from '@holdfast/protocol';
 import { openContractBook } from '@holdfast/runtime';
 import { partitionEnds, tail } from '@holdfast/runtime/kafka';
 import { readStreams, type TopicStream } from './audit/read-events.js';
@@ -63,7 +63,7 @@ export function viewsOf({ run, tenant, state, events }: FoundPlans): PlanView[] 
   if (plan === undefined) return [];
   const causes = plan.causes.map((cause) => `${cause.kind.replaceAll('_', ' ')}: ${cause.message}`);
   const effects = [...state.effects.keys()].flatMap((step) => itemOf(state, events, step));
-  return [{ run, tenant, plan: plan.number, status: plan.status, since: new Date(plan.openedAt).toISOString(), causes, effects }];
+  return [{ run, tenant, plan: plan.number, status: plan.status, since: isoTime(plan.openedAt), causes, effects }];
 }
 
 function itemOf(state: RunPlans, events: readonly PlanEvent[], step: Step): ItemView[] {

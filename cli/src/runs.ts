@@ -1,4 +1,4 @@
-import { topics } from '@holdfast/protocol';
+import { isoTime, topics } from '@holdfast/protocol';
 import { openWaits, phaseOf } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { runOf } from './run-of.js';
@@ -25,8 +25,6 @@ export interface RunFilter {
   readonly approver?: string | undefined;
 }
 
-const iso = (at: number): string => new Date(at).toISOString();
-
 /** All runs, newest first, from `run.events` alone. */
 export async function listRuns(brokers: readonly string[], filter: RunFilter = {}): Promise<RunRow[]> {
   const rows: RunRow[] = [];
@@ -45,8 +43,8 @@ export async function listRuns(brokers: readonly string[], filter: RunFilter = {
       steps: run.steps.size,
       waits: waits.map(({ step, wait }) => `${step}: ${wait.kind === 'signal' ? `signal ${wait.name}` : wait.kind === 'approval' ? `approval "${wait.what}"` : wait.kind}`),
       stuck: run.stuck?.on ?? null,
-      started: iso(first.envelope.time),
-      changed: iso(last.envelope.time),
+      started: isoTime(first.envelope.time),
+      changed: isoTime(last.envelope.time),
     });
   }
   return rows

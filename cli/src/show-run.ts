@@ -1,4 +1,4 @@
-import { StartRefused, topics } from '@holdfast/protocol';
+import { isoTime, StartRefused, topics } from '@holdfast/protocol';
 import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
@@ -31,12 +31,12 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     fence: run.lease?.fence ?? null,
     worker: run.lease?.worker ?? null,
     resumes: run.resumes,
-    deadline: run.deadline === null ? null : new Date(run.deadline).toISOString(),
+    deadline: run.deadline === null ? null : isoTime(run.deadline),
     budgets: { ...run.budgets, stepsUsed: run.steps.size },
-    waits: openWaits(run).map((wait) => ({ step: wait.step, kind: wait.wait.kind, since: new Date(wait.since).toISOString(), deadline: wait.deadline === null ? null : new Date(wait.deadline).toISOString(), nextAt: wait.nextAt === null ? null : new Date(wait.nextAt).toISOString() })),
+    waits: openWaits(run).map((wait) => ({ step: wait.step, kind: wait.wait.kind, since: isoTime(wait.since), deadline: wait.deadline === null ? null : isoTime(wait.deadline), nextAt: wait.nextAt === null ? null : isoTime(wait.nextAt) })),
     paused: run.paused,
     held: holdOf(run) === null ? null : [...(run.paused === null ? [] : [`by ${run.paused.by}: ${run.paused.reason}`]), ...[...run.brakes].map(([name, { by, reason }]) => `${name} by ${by}: ${reason}`)].join('; '),
-    stuck: run.stuck === null ? null : `since ${new Date(run.stuck.since).toISOString()} on ${run.stuck.on}`,
+    stuck: run.stuck === null ? null : `since ${isoTime(run.stuck.since)} on ${run.stuck.on}`,
     cancel: run.cancel,
     usage: run.usage,
     origin: run.origin === null ? null : `run ${run.origin.run} up to step ${run.origin.from}`,
@@ -98,7 +98,7 @@ function showStep(step: StepState): Record<string, unknown> {
     case 'record':
       return { step: step.step, kind: step.as, name: step.name, result: step.result, fence: step.fence };
     case 'wait':
-      return { step: step.step, kind: 'wait', name: step.wait.kind, wait: step.wait, since: new Date(step.since).toISOString(), deadline: step.deadline === null ? null : new Date(step.deadline).toISOString(), end: step.end, abandoned: step.abandoned };
+      return { step: step.step, kind: 'wait', name: step.wait.kind, wait: step.wait, since: isoTime(step.since), deadline: step.deadline === null ? null : isoTime(step.deadline), end: step.end, abandoned: step.abandoned };
     case 'try':
       return { step: step.step, kind: step.as, name: step.name, attempts: step.attempt, failure: step.failure, retryAt: step.retryAt };
   }

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { Tenant } from '@holdfast/protocol';
+import { isoTime, Tenant } from '@holdfast/protocol';
 import type { Keys, KeyView } from '@holdfast/gateway';
 import { ROLES } from '@holdfast/gateway/access';
 import { durationMs } from '../duration.js';
@@ -93,6 +93,6 @@ async function existing(keys: Keys, id: string): Promise<KeyView> {
 
 function row({ id, name, tenant, roles, tools, amountMax, expiresAt, revokedAt, usedAt }: KeyView): string[] {
   const scope = [...(tools === null ? [] : [`tools ${tools.join(', ')}`]), ...(amountMax === null ? [] : [`up to ${amountMax}`])];
-  const state = revokedAt !== null ? 'revoked' : expiresAt !== null && expiresAt <= Date.now() ? 'expired' : expiresAt === null ? 'good' : `until ${new Date(expiresAt).toISOString()}`;
-  return [`hf_${id}_…`, name, tenant, roles.join(', '), scope.join('; ') || 'all', state, usedAt === null ? '-' : new Date(usedAt).toISOString()];
+  const state = revokedAt !== null ? 'revoked' : expiresAt !== null && expiresAt <= Date.now() ? 'expired' : expiresAt === null ? 'good' : `until ${isoTime(expiresAt)}`;
+  return [`hf_${id}_…`, name, tenant, roles.join(', '), scope.join('; ') || 'all', state, usedAt === null ? '-' : isoTime(usedAt)];
 }

@@ -83,13 +83,22 @@ export type Fence = z.infer<typeof Fence>;
 export const Attempt = z.number().int().min(1).max(1000);
 export type Attempt = z.infer<typeof Attempt>;
 
-/** Epoch milliseconds, UTC. */
+/** The last instant of JavaScript's dates, in the year 275760: a later one has no ISO form. */
+const DATE_MAX = 8_640_000_000_000_000;
+/** The last instant that anybody may name: of the year 9999, where RFC 3339 ends. What is computed from it and lengths of time has an ISO form still. */
+export const INSTANT_MAX = Date.UTC(10_000, 0) - 1;
+/** The longest time that anybody may name: 100 years. */
+export const DURATION_MAX_MS = 36_525 * 86_400_000;
+
+/** Epoch milliseconds, UTC, as they stand on record. Readers take what was recorded before there were limits. */
 export const Instant = z.number().int().nonnegative();
 export type Instant = z.infer<typeof Instant>;
-/** An instant for people and headers: RFC 3339, UTC, milliseconds. */
-export const isoTime = (at: Instant): string => new Date(at).toISOString();
+/** Epoch milliseconds, UTC, as somebody from outside names them. */
+export const NamedInstant = Instant.max(INSTANT_MAX, 'an instant lies beyond the year 9999: give epoch milliseconds, or no deadline');
+/** An instant for people and headers: RFC 3339, UTC, milliseconds. One that no date can hold is shown as the nearest that it can. */
+export const isoTime = (at: Instant): string => new Date(Math.min(Math.max(at, -DATE_MAX), DATE_MAX)).toISOString();
 /** A length of time in milliseconds. */
-export const DurationMs = z.number().int().nonnegative();
+export const DurationMs = z.number().int().nonnegative().max(DURATION_MAX_MS, 'a length of time is more than 100 years, in milliseconds');
 
 export const Named = z.object({ name: Name, version: Version });
 export type Named = z.infer<typeof Named>;

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, DurationMs, Fence, Instant, Name, Named, Pool, RunId, Step, WorkerId } from './ids.js';
+import { Attempt, DurationMs, Fence, Instant, Name, Named, NamedInstant, Pool, RunId, Step, WorkerId } from './ids.js';
 import { Failure, Fire, JsonValue, Report, Stored } from './outcome.js';
 import { message } from './message.js';
 import { OnDeadline, Wait } from './wait.js';
@@ -35,7 +35,7 @@ export const StartRun = message(
     goal: z.string().max(10_000).optional(),
     success: z.array(z.string().max(2000)).max(50).optional(),
     principal: z.string().max(200).optional(),
-    deadline: Instant.optional(),
+    deadline: NamedInstant.optional(),
     budgets: Budgets.optional(),
     /** What happens at the run's deadline. Default: it expires. */
     onDeadline: OnDeadline.optional(),
@@ -118,7 +118,7 @@ export type Ending = z.infer<typeof Ending>;
 /** The run waits for something named. */
 export const StartWait = message(
   'StartWait',
-  z.object({ step: Step, wait: Wait, deadline: Instant.optional(), onDeadline: OnDeadline.optional(), ...progress }),
+  z.object({ step: Step, wait: Wait.refine((wait) => wait.kind !== 'sleep' || NamedInstant.safeParse(wait.until).success, 'it would sleep beyond the year 9999'), deadline: NamedInstant.optional(), onDeadline: OnDeadline.optional(), ...progress }),
 );
 
 /** Nothing that this worker could do for the run is left until one of these waits ends: the run may be let go. */

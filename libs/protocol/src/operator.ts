@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Digest, EffectStep, Instant, Name, RunId, Step, Tenant, Version } from './ids.js';
+import { Attempt, Digest, EffectStep, Name, NamedInstant, RunId, Step, Tenant, Version } from './ids.js';
 import { JsonValue } from './outcome.js';
 import { message } from './message.js';
 
@@ -24,7 +24,7 @@ export const ResolveCase = message(
     reason: z.string().min(1).max(2000),
     evidence: z.string().min(1).max(2000),
     /** When the person looked; default: when the command is decided. */
-    readAt: Instant.optional(),
+    readAt: NamedInstant.optional(),
     force: z.boolean().optional(),
   }),
 );
@@ -40,7 +40,7 @@ export const DecideApproval = message(
     digest: z.string().optional(),
     feedback: z.string().max(4000).optional(),
     /** Until when the approval may be used. */
-    expiresAt: Instant.optional(),
+    expiresAt: NamedInstant.optional(),
   }),
 );
 

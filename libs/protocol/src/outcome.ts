@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, DurationMs, Instant, Named, Step } from './ids.js';
+import { Attempt, DURATION_MAX_MS, Instant, Named, Step } from './ids.js';
 import type { Json } from './json.js';
 
 /** Any JSON value. The border has parsed the text already, so only presence is checked. */
@@ -58,7 +58,13 @@ export type Evidence = z.infer<typeof Evidence>;
 export const Failure = z.object({
   class: FailureClass,
   message: z.string().max(4000),
-  retryAfterMs: DurationMs.optional(),
+  /** What a target says is no reason to lose what it did: a longer time counts as the longest. Milliseconds. */
+  retryAfterMs: z
+    .number()
+    .overwrite((ms) => Math.min(ms, DURATION_MAX_MS))
+    .int()
+    .nonnegative()
+    .optional(),
   /** True when whoever reports it knows that nothing was applied at the target. */
   notApplied: z.boolean().optional(),
   /** Set by the ledger where the contract lets another tool take over: call it as a new step. */

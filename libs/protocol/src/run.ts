@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { Attempt, Digest, DurationMs, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
+import { Attempt, Digest, Fence, Instant, Named, OperationKey, Pool, RunId, Step, Tenant, WorkerId } from './ids.js';
 import { ResumePoint } from './contract.js';
 import { Budgets, Ending, RecordKind, Usage } from './intent.js';
 import { EffectClass, Failure, Fire, JsonValue, Outcome, Report, Stored, UnknownCause } from './outcome.js';
@@ -143,7 +143,7 @@ export const RequestedCall = z.object({
   /** Attempts at effects that the run may make in all. */
   attemptsMax: z.number().int().optional(),
   /** How long one attempt may wait and take by its contract, where that is long. Milliseconds. */
-  mayTakeMs: DurationMs.optional(),
+  mayTakeMs: z.number().int().nonnegative().optional(),
   /** The approval that allows it, as it was decided: looked at again when it is sent. */
   approval: z.object({ step: Step, by: z.string(), digest: Digest, expiresAt: Instant.optional() }).optional(),
 });

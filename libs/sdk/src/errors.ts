@@ -1,4 +1,4 @@
-import type { Failure, FailureClass, Step, UnknownCause } from '@holdfast/protocol';
+import { isoTime, type Failure, type FailureClass, type Step, type UnknownCause } from '@holdfast/protocol';
 import { retryAfterMs } from './retry-after.js';
 
 /**
@@ -175,7 +175,7 @@ export class WaitExpired extends HoldfastError {
     /** Epoch milliseconds. */
     readonly deadline: number,
   ) {
-    super(`${what} at step ${step} expired at ${new Date(deadline).toISOString()}`);
+    super(`${what} at step ${step} expired at ${isoTime(deadline)}`);
   }
 }
 

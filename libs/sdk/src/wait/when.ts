@@ -1,4 +1,4 @@
-import type { OnDeadline } from '@holdfast/protocol';
+import { DURATION_MAX_MS, NamedInstant, type OnDeadline } from '@holdfast/protocol';
 import ms, { type StringValue } from 'ms';
 import { InvalidArguments } from '../errors.js';
 
@@ -30,8 +30,8 @@ export interface DeadlineOptions {
 /** Milliseconds. @throws InvalidArguments for what is no length of time from 0 on */
 export function durationMs(duration: Duration, what: string): number {
   const found = typeof duration === 'string' ? lengthOf(duration) : duration;
-  if (typeof found === 'number' && found >= 0 && Number.isSafeInteger(Math.ceil(found))) return Math.ceil(found);
-  throw new InvalidArguments(`${what} is ${typeof duration === 'string' ? JSON.stringify(duration) : String(duration)}; it takes milliseconds from 0 on, or words such as "2 days", "90 min", "1.5h"`);
+  if (typeof found === 'number' && found >= 0 && found <= DURATION_MAX_MS) return Math.ceil(found);
+  throw new InvalidArguments(`${what} is ${typeof duration === 'string' ? JSON.stringify(duration) : String(duration)}; it takes milliseconds from 0 on, at most 100 years, or words such as "2 days", "90 min", "1.5h"`);
 }
 
 /** The library throws for a text that is empty or very long, and gives NaN for one that says nothing. */
@@ -47,8 +47,8 @@ function lengthOf(text: StringValue): number {
 export function momentOf(when: When, now: number, what: string): number {
   if (typeof when !== 'object') return now + durationMs(when, what);
   const at = when.until instanceof Date ? when.until.getTime() : when.until;
-  if (Number.isSafeInteger(at) && at >= 0) return at;
-  throw new InvalidArguments(`${what}: until is ${String(when.until)}; it takes a Date, or whole epoch milliseconds`);
+  if (NamedInstant.safeParse(at).success) return at;
+  throw new InvalidArguments(`${what}: until is ${String(when.until)}; it takes a Date, or whole epoch milliseconds, up to the year 9999`);
 }
 
 /** @throws InvalidArguments for lengths of time that are none */

@@ -1,4 +1,4 @@
-import { Attempt, Budgets, EffectClass, Named, RunId, Step } from '@holdfast/protocol';
+import { Attempt, Budgets, EffectClass, isoTime, Named, RunId, Step } from '@holdfast/protocol';
 import { z } from 'zod';
 import { EFFECT_STATUSES } from '../domain/effect-view.js';
 import { APPROVAL_STATUSES } from '../domain/step-view.js';
@@ -7,7 +7,7 @@ import { parsePosition } from '../domain/position.js';
 
 /** RFC 3339, UTC, milliseconds. */
 export const Time = z.string().meta({ id: 'Time', format: 'date-time', description: 'RFC 3339, UTC, milliseconds' });
-export const iso = (at: number): string => new Date(at).toISOString();
+export const iso = isoTime;
 export const isoOrNull = (at: number | null): string | null => (at === null ? null : iso(at));
 
 /** Any JSON value. */

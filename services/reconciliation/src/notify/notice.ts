@@ -1,4 +1,4 @@
-import { CaseEscalated, CaseReminded, decoder, decodeHeaders, parseJson, type MessageOf } from '@holdfast/protocol';
+import { CaseEscalated, CaseReminded, decoder, decodeHeaders, isoTime, parseJson, type MessageOf } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 
 /** What people are told of a case: once for each event, under an id by which a receiver drops a repetition. */
@@ -31,7 +31,7 @@ export function noticeOf(record: LogRecord): Notice | null {
   const event: MessageOf<typeof CaseReminded> | MessageOf<typeof CaseEscalated> = decoded.message;
   const { step, attempt } = event.data;
   const of = { case: `${envelope.subject}/${step}/${attempt}`, tenant: envelope.tenant, run: envelope.subject, step, attempt };
-  const common = { id: envelope.id, timestamp: new Date(envelope.time).toISOString() };
+  const common = { id: envelope.id, timestamp: isoTime(envelope.time) };
   if (event.type === 'CaseEscalated') return { ...common, type: 'case.escalated', data: { ...of, to: event.data.to, reason: event.data.reason, message: event.data.message } };
   const hours = Math.round(event.data.openForMs / 360_000) / 10;
   return { ...common, type: 'case.reminded', data: { ...of, to: event.data.owner, reason: 'reminder', message: `nobody has settled it for ${hours} h: holdfast cases show ${of.case}` } };
