@@ -1,5 +1,5 @@
 import { evolve as evolvePlans, noPlans, type PlanEvent, type RunPlans } from '@holdfast/compensation';
-import { evolve as evolveEffects, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
+import { evolveAt as evolveEffectsAt, noEffects, type EffectEvent, type RunEffects } from '@holdfast/ledger';
 import { absent, evolveAt, type Run, type RunEvent } from '@holdfast/orchestrator';
 import { topics } from '@holdfast/protocol';
 import { evolve as evolveCases, noCases, type CaseEvent, type RunCases } from '@holdfast/reconciliation';
@@ -20,7 +20,7 @@ export const eventsOf = <Event>(rows: readonly JournalRow[]): Event[] => rows.ma
 
 /** With the times of its rows, as the loop folds it. */
 export const foldRun = (rows: readonly JournalRow[]): Run => eventsOf<RunEvent>(rows).reduce<Run>((run, event, i) => evolveAt(run, event, rows[i]?.time ?? 0), absent);
-export const foldEffects = (rows: readonly JournalRow[]): RunEffects => eventsOf<EffectEvent>(rows).reduce(evolveEffects, noEffects);
+export const foldEffects = (rows: readonly JournalRow[]): RunEffects => eventsOf<EffectEvent>(rows).reduce<RunEffects>((effects, event, i) => evolveEffectsAt(effects, event, rows[i]?.time ?? 0), noEffects);
 export const foldCases = (rows: readonly JournalRow[]): RunCases => eventsOf<CaseEvent>(rows).reduce(evolveCases, noCases);
 export const foldPlans = (rows: readonly JournalRow[]): RunPlans => eventsOf<PlanEvent>(rows).reduce(evolvePlans, noPlans);
 
