@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { contractWarnings, mayFireLocally, type FailureClass, type ToolContract } from '@holdfast/protocol';
 import { z } from 'zod';
+import { defineAgent } from '../src/define/agent.js';
 import { notApplied } from '../src/define/probe.js';
 import { defineTool, referTool, type ToolReference } from '../src/define/tool.js';
 import { InvalidDefinition } from '../src/errors.js';
@@ -11,6 +12,50 @@ const cheque = referTool({ name: 'cheque', version: '2', effect: 'irreversible',
 const sealing = { sealing: true, ask: () => notApplied() };
 const plain = { sealing: false, ask: () => notApplied() };
 const contractOf = (more: object = {}): ToolContract => defineTool({ ...spec, ...more } as never).contract('money' as never);
+
+describe('a declaration', () => {
+  const back = referTool({ name: 'back', version: '1', effect: 'irreversible', ...schemas });
+  const answered = { tool: back, args: { n: { value: 1 } } };
+  it.each<[object, RegExp]>([
+    [{ retry: { attempts: 2 } }, /^tool pay@1: retry has no member "attempts": is "attemptsMax" meant\?$/],
+    [{ retries: { attemptsMax: 2 } }, /"retries": is "retry" meant\?/],
+    [{ timeoutMs: 5 }, /"timeoutMs": is "timeout" meant\?/],
+    [{ setleDelay: 5 }, /"settleDelay"/],
+    [{ colour: 'red' }, /has no member "colour"; it takes name, version, effect, /],
+    [{ ageing: { remind: 5 } }, /ageing has no member "remind": is "remindAfter" meant\?/],
+    [{ breaker: { failure: 5 } }, /"failures"/],
+    [{ approval: { approvers: ['a'], fourEye: true } }, /approval .*"fourEyes"/],
+    [{ fallback: { tool: cheque, arg: () => 1 } }, /fallback .*"args"/],
+    [{ probe: { ...plain, timeoutMs: 5 } }, /probe has no member "timeoutMs": is "timeout" meant\?/],
+    [{ probe: { ...plain, schedule: { first: 5 } } }, /probe.schedule has no member "first"; it takes initial, factor, max/],
+    [{ compensate: { ...answered, verfy: false } }, /compensate .*"verify"/],
+    [{ compensate: { ...answered, order: { befor: ['x'] } } }, /compensate.order .*"before"/],
+    [{ compensate: { ...answered, residual: [{ what: 'fee', amounts: '/n' }] } }, /compensate.residual .*"amount"/],
+    [{ recovery: { overlaoded: 'fail' } }, /overlaoded/],
+  ])('says nothing that nobody would hear: %#', (more, why) => {
+    expect(() => contractOf(more)).toThrow(InvalidDefinition);
+    expect(() => contractOf(more)).toThrow(why);
+  });
+
+  it('of a tool that lives elsewhere takes nothing that only its host can say', () => {
+    expect(() => referTool({ name: 'back', version: '1', effect: 'irreversible', ...schemas, retry: { attemptsMax: 2 } } as never)).toThrow(/tool back@1, which lives in another worker, has no member "retry"/);
+  });
+
+  it('of an agent takes no member that there is not, nor does what its runs rest on', () => {
+    const agent = { name: 'a', version: '1', ...schemas, run: () => ({ n: 1 }) };
+    expect(() => defineAgent({ ...agent, compatible: ['0'] } as never)).toThrow(/agent a@1 has no member "compatible": is "compatibleWith" meant\?/);
+    expect(() => defineAgent({ ...agent, resume: { models: { value: 'm', onChange: 'ask', when: 1 } } } as never)).toThrow(/resume.models has no member "when"/);
+  });
+
+  it('may be made of objects of a class, which have members of their own, and of what is absent', () => {
+    class Bank {
+      readonly sealing = false;
+      constructor(readonly connection: string) {}
+      ask = () => notApplied();
+    }
+    expect(contractOf({ probe: new Bank('db'), colour: undefined })).toMatchObject({ probe: { sealing: false } });
+  });
+});
 
 describe('a contract', () => {
   it('says all that was declared, in milliseconds', () => {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { InvalidDefinition } from '../errors.js';
 import type { CompletedPartially, Run } from '../run/run.js';
 import type { JsonSchema } from './json.js';
+import { refuseUnknown, type MembersOf } from './members.js';
 
 /** What an agent's code may return: its output, or as much of it as it got done. */
 export type AgentResult<Output extends z.ZodType> = z.input<Output> | CompletedPartially<z.input<Output>>;
@@ -41,12 +42,16 @@ export interface AgentSpec<Input extends z.ZodType, Output extends z.ZodType> {
   run(run: Run, input: z.output<Input>): Promise<AgentResult<Output>> | AgentResult<Output>;
 }
 
+const AGENT: MembersOf<AgentSpec<z.ZodType, z.ZodType>> = { name: true, version: true, input: true, output: true, compatibleWith: true, resume: true, run: true };
+
 /**
  * Declares an agent.
  * @throws InvalidDefinition naming what is wrong
  */
 export function defineAgent<Input extends z.ZodType, Output extends z.ZodType>(spec: AgentSpec<Input, Output>): AgentDefinition<Input, Output> {
   const { name, version } = spec;
+  refuseUnknown(`agent ${name}@${version}`, spec, AGENT);
+  for (const [point, said] of Object.entries(spec.resume ?? {})) refuseUnknown(`agent ${name}@${version}: resume.${point}`, said, { value: true, onChange: true });
   for (const side of ['input', 'output'] as const) {
     if (typeof spec[side]?.safeParse !== 'function') throw new InvalidDefinition(`agent ${name}@${version}: ${side} is no zod schema`);
   }

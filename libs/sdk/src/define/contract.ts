@@ -1,8 +1,9 @@
-import { DEFAULT_RETRY, describeIssues, ToolContract, type FailureClass, type Json, type Pool, type Recovery } from '@holdfast/protocol';
+import { DEFAULT_RETRY, describeIssues, ToolContract, type FailureClass, type Json, type Pool, type Recovery, type RetryPolicy } from '@holdfast/protocol';
 import { z } from 'zod';
 import { InvalidDefinition } from '../errors.js';
-import type { Probe } from './probe.js';
-import type { Compensation, ContractSpec, ToolReference } from './tool.js';
+import { refuseUnknown, type MembersOf } from './members.js';
+import type { Probe, ProbeSchedule } from './probe.js';
+import type { Ageing, ApprovalPolicy, Breaker, Compensation, ContractSpec, Fallback, ToolReference } from './tool.js';
 
 /**
  * The contract of a tool as it is published.
@@ -11,6 +12,7 @@ import type { Compensation, ContractSpec, ToolReference } from './tool.js';
 export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe<never> | null, pool: Pool, compensate?: Compensation<never, never> | null): ToolContract {
   const { ageing, breaker, recovery } = spec;
   const { fallback } = tool;
+  refuseUnknownParts(tool, spec, probe, compensate ?? null);
   if (probe !== null && typeof probe.ask !== 'function') throw wrong(tool, 'probe needs ask: (args, context) => an answer');
   if (fallback !== null && fallback.tool?.kind !== 'tool') throw wrong(tool, 'fallback needs tool: one made by defineTool or referTool');
   const parsed = ToolContract.safeParse({
@@ -48,6 +50,34 @@ export function contractOf(tool: ToolReference, spec: ContractSpec, probe: Probe
   for (const fault of contradictions(contract)) throw wrong(tool, fault);
   refuseCircles(tool);
   return contract;
+}
+
+const RETRY: MembersOf<RetryPolicy> = { attemptsMax: true, initialMs: true, maxMs: true, factor: true, elapsedMaxMs: true };
+const AGEING: MembersOf<Ageing> = { remindAfter: true, escalateAfter: true, escalateTo: true, verdictRole: true };
+const BREAKER: MembersOf<Breaker> = { failures: true, initial: true, max: true };
+const APPROVAL: MembersOf<ApprovalPolicy> = { approvers: true, fourEyes: true };
+const FALLBACK: MembersOf<Fallback> = { tool: true, args: true };
+const PROBE: MembersOf<Probe<never>> = { sealing: true, ask: true, timeout: true, schedule: true };
+const SCHEDULE: MembersOf<ProbeSchedule> = { initial: true, factor: true, max: true };
+const COMPENSATE: MembersOf<Compensation<never, never>> = { tool: true, args: true, order: true, authority: true, deadline: true, escalateTo: true, verify: true, precondition: true, residual: true, partial: true };
+
+/** Each part of a declaration, and of its parts. */
+function refuseUnknownParts(tool: ToolReference, { retry, ageing, breaker }: ContractSpec, probe: Probe<never> | null, compensate: Compensation<never, never> | null): void {
+  const refuse = (part: string, given: unknown, known: Readonly<Record<string, true>>): void => refuseUnknown(`tool ${nameOf(tool)}: ${part}`, given, known);
+  refuse('retry', retry, RETRY);
+  refuse('ageing', ageing, AGEING);
+  refuse('breaker', breaker, BREAKER);
+  refuse('approval', tool.approval, APPROVAL);
+  refuse('fallback', tool.fallback, FALLBACK);
+  refuse('probe', probe, PROBE);
+  refuse('probe.schedule', probe?.schedule, SCHEDULE);
+  refuse('compensate', compensate, COMPENSATE);
+  refuse('compensate.order', compensate?.order, { after: true, before: true });
+  refuse('compensate.authority', compensate?.authority, { approvers: true });
+  refuse('compensate.precondition', compensate?.precondition, { version: true, as: true });
+  refuse('compensate.partial', compensate?.partial, { amount: true, as: true });
+  refuse('compensate.partial.amount', compensate?.partial?.amount, { from: true, at: true });
+  for (const each of [compensate?.residual].flat()) refuse('compensate.residual', each, { what: true, amount: true });
 }
 
 /** How long a compensation may take before people are told, milliseconds. */

@@ -4,6 +4,7 @@ import { InvalidDefinition } from '../errors.js';
 import type { Accepted } from './accepted.js';
 import { contractOf } from './contract.js';
 import type { JsonSchema } from './json.js';
+import { refuseUnknown, type MembersOf } from './members.js';
 import type { Probe } from './probe.js';
 
 /** What a tool gets besides its arguments: to pass on to the system that it calls. */
@@ -179,11 +180,31 @@ interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> extends Co
 export type ToolReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> = ReferenceSpec<Input, Output> & Keyed<Input>;
 export type ToolSpec<Input extends z.ZodType, Output extends z.ZodType> = ToolReferenceSpec<Input, Output> & HostSpec<Input, Output>;
 
+type Any = z.ZodType;
+const REFERENCE: MembersOf<ToolReferenceSpec<Any, Any>> = { name: true, version: true, effect: true, input: true, output: true, material: true, approval: true, fallback: true, keyScope: true, target: true };
+const CONTRACT: MembersOf<ContractSpec> = {
+  retry: true,
+  timeout: true,
+  queueTimeout: true,
+  settleDelay: true,
+  owner: true,
+  ageing: true,
+  heartbeat: true,
+  targetRemembersKeysFor: true,
+  concurrency: true,
+  breaker: true,
+  hold: true,
+  recovery: true,
+  pointOfNoReturn: true,
+};
+const HOST: MembersOf<HostSpec<Any, Any>> = { ...CONTRACT, execute: true, probe: true, compensate: true };
+
 /**
  * Declares a tool that lives in another worker, so that an agent here can call it.
  * @throws InvalidDefinition naming what is wrong
  */
 export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolReferenceSpec<Input, Output>): ToolReference<Input, Output> {
+  refuseUnknown(`tool ${spec.name}@${spec.version}, which lives in another worker,`, spec, REFERENCE);
   const reference = referenceOf<Input, Output>(spec);
   contractOf(reference, {}, null, DEFAULT_POOL);
   return reference;
@@ -194,6 +215,7 @@ export function referTool<Input extends z.ZodType, Output extends z.ZodType>(spe
  * @throws InvalidDefinition naming what is wrong
  */
 export function defineTool<Input extends z.ZodType, Output extends z.ZodType>(spec: ToolSpec<Input, Output>): ToolDefinition<Input, Output> {
+  refuseUnknown(`tool ${spec.name}@${spec.version}`, spec, { ...REFERENCE, ...HOST });
   const reference = referenceOf<Input, Output>(spec);
   const declared = contractOf(reference, spec, spec.probe ?? null, DEFAULT_POOL, spec.compensate);
   return {
