@@ -205,6 +205,14 @@ describe('the end', () => {
     }
   });
 
+  it('is said once more where even a failure is refused, and then told to people', async () => {
+    const stand = world({ refuse: ({ type }) => (type === 'FinishRun' ? 'invalid' : undefined) });
+    await stand.execute(agent(() => { throw new Error('boom'); }));
+    expect(names(stand.messages)).toEqual(['FinishRun', 'FinishRun']);
+    expect(stand.messages.at(-1)).toMatchObject({ data: { ending: { status: 'failed', failure: { class: 'invalid_output', message: expect.stringContaining('(invalid)') } } } });
+    expect(stand.troubles).toEqual([expect.stringContaining('(invalid)'), expect.stringContaining('(invalid)')]);
+  });
+
   it('of code that gives something that throws when it is asked what it is', async () => {
     const stand = world();
     const odd = new Proxy({}, { getPrototypeOf: () => { throw new Error('no'); } });

@@ -1,5 +1,5 @@
 import { unreachable } from '@holdfast/kernel';
-import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type Json, type MessageOf, type Named, type Report, type ToolsHeld, type WorkerId } from '@holdfast/protocol';
+import { decodeHeaders, decoder, parseJson, RunId, runTaskMessages, Tenant, type Fence, type IntentRefused, type Json, type MessageOf, type Named, type Report, type ToolsHeld, type WorkerId } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 import type { AgentDefinition } from '../define/agent.js';
 import { joinGrant, type Grant, type GrantPage } from '../run/grant.js';
@@ -179,6 +179,7 @@ export class Runs {
   }
 
   #dispatch(lane: number, run: RunId, message: MessageOf<(typeof runTaskMessages)[number]>): void {
+    if (message.type === 'IntentRefused' && message.data.worker === null) return this.#unread(run, message.data);
     if (message.data.worker !== this.#parts.worker) return; // For a former or another holder of the lane.
     switch (message.type) {
       case 'ToolsHeld':
@@ -213,6 +214,12 @@ export class Runs {
       default:
         unreachable(message);
     }
+  }
+
+  /** What nobody could read names no fence, so that it may be a client's as well as this worker's own; of its own nothing else would be heard. */
+  #unread(run: RunId, { intent, fence, reason, message }: MessageOf<typeof IntentRefused>['data']): void {
+    if (fence !== undefined || reason === 'fence_required' || !this.#held.has(run)) return;
+    this.#parts.log.warn(`${intent} of run ${run} was refused (${reason}): ${message}`, { run, intent, reason, mend: 'find its message in the dead letters; where this worker wrote it, the run waits for what will not come: cancel it, or mend the code and restart this worker' });
   }
 
   #granted(lane: number, run: RunId, page: GrantPage): void {

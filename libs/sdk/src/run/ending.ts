@@ -39,6 +39,7 @@ export class Ending {
   /** Refused for a step that this worker takes for closed: said again whenever one is settled. */
   #contradicted = false;
   #finished = false;
+  #failureRefused = false;
 
   constructor(private readonly options: EndingOptions) {}
 
@@ -78,10 +79,17 @@ export class Ending {
     if (this.#prepared === null) return;
     if (REFUSED_FOR_OPEN_STEPS.includes(reason)) {
       this.#contradicted = true;
-    } else if (this.#prepared.ending.status !== 'failed') {
-      this.#sent = false;
-      this.#conclude(this.#failed(new InvalidOutput(`the run's ending was refused (${reason}): ${message}`)));
+      return;
     }
+    const error = new InvalidOutput(`the run's ending was refused (${reason}): ${message}`);
+    // A failure is said in words that are known to be taken, and once: refused again, it is for people.
+    if (this.#prepared.ending.status === 'failed') {
+      this.options.core.trouble(error.message);
+      if (this.#failureRefused) return;
+      this.#failureRefused = true;
+    }
+    this.#sent = false;
+    this.#conclude(this.#failed(error));
   }
 
   /** A local attempt has reported, or (`settled`) a call was closed. */

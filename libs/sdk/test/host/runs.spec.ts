@@ -31,6 +31,22 @@ test('a grant begins a run with its whole history, page by page', async () => {
   expect(runs.last.grant.steps.map((step) => (step.kind === 'call' ? step.call.step : step.step))).toEqual(['1', '2', '3', '4']);
 });
 
+test('what was written for a run held here and nobody could read is logged, whoever wrote it', async () => {
+  await grant([1]);
+  const refused = { ...me, worker: null, intent: 'ReportTry', message: 'ReportTry: failure.class: invalid' } as const;
+  const { fence: _, ...unread } = refused;
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...refused, fence: 7, reason: 'stale_fence' }));
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...unread, reason: 'fence_required' }));
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...unread, reason: 'invalid' }), 'not-held-here');
+  await settle();
+  const said = (): string[] => made.log.warnings.filter((line) => line.includes('was refused'));
+  expect(said()).toEqual([]);
+  fromOrchestrator(made.broker, 0, IntentRefused({ ...unread, reason: 'invalid' }));
+  await settle();
+  expect(said()).toEqual([`ReportTry of run ${RUN} was refused (invalid): ReportTry: failure.class: invalid`]);
+  expect(runs.last.told).toEqual([]);
+});
+
 test('a newer grant in the middle of the pages of an older one takes their place', async () => {
   await grant([1, { page: 1, pages: 2, steps: [recorded('1')] }], [2, { page: 1, pages: 2, steps: [recorded('5')] }], [1, { page: 2, pages: 2 }], [2, { page: 2, pages: 2, steps: [recorded('6')] }]);
   expect(runs.all).toHaveLength(1);
