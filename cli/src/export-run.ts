@@ -3,7 +3,7 @@ import { topics } from '@holdfast/protocol';
 import { absent, evolve, historyOf, type RunEvent } from '@holdfast/orchestrator/domain';
 import type { RunHistory } from '@holdfast/sdk';
 import { readStreams } from './audit/read-events.js';
-import { CliError } from './failure.js';
+import { CliError, noSuchRun } from './failure.js';
 
 /**
  * A run's history for replays, folded from its topic alone.
@@ -11,7 +11,7 @@ import { CliError } from './failure.js';
  */
 export async function exportRun(brokers: readonly string[], id: string): Promise<RunHistory> {
   const stream = (await readStreams(brokers, topics.runEvents, id)).get(id);
-  if (stream === undefined) throw new CliError(`run ${id} has no events: it was never accepted here`);
+  if (stream === undefined) throw noSuchRun(id);
   const [problem] = stream.problems;
   if (problem !== undefined) throw new CliError(`the history of run ${id} is damaged, and would mislead a replay: ${problem}`);
   return historyFile(id, stream.events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent));

@@ -19,7 +19,7 @@ import { addRuns } from './commands/runs.js';
 import { addTail } from './commands/tail.js';
 import { addTopics } from './commands/topics.js';
 import { addUp } from './commands/up.js';
-import { EXIT, EXIT_CODES } from './failure.js';
+import { CliNo, EXIT, EXIT_CODES } from './failure.js';
 
 const { version: VERSION } = z.object({ version: z.string() }).parse(createRequire(import.meta.url)('../package.json'));
 
@@ -71,6 +71,6 @@ export async function runProgram(args: readonly string[]): Promise<number> {
     // It has said already what is wrong with the words, or given the help that was asked for.
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.ok : EXIT.cannot;
     process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
-    return EXIT.cannot;
+    return error instanceof CliNo ? EXIT.no : EXIT.cannot;
   }
 }

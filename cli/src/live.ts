@@ -1,4 +1,4 @@
-import { decodeHeaders, isoTime, parseJson, topics, type Json } from '@holdfast/protocol';
+import { auditMessages, caseMessages, contractMessages, deadLetterMessages, decodeHeaders, effectMessages, intentMessages, isoTime, operatorMessages, parseJson, planMessages, runMessages, runTaskMessages, toolResultMessages, toolTaskMessages, topics, workerMessages, type Json } from '@holdfast/protocol';
 import { tail, type Tail, type TailOptions } from '@holdfast/runtime/kafka';
 
 /** One message of a topic, as it came. `run` is its key: for `contracts` and the like, whatever it is about. */
@@ -48,6 +48,27 @@ export async function follow(options: { brokers: readonly string[]; topics: read
       onEvent({ time: isoTime(time), topic, lane, offset, type, run, tenant, version, data: parsed.ok ? parsed.value : (record.value ?? null) });
     },
   });
+}
+
+const TYPES: Readonly<Record<string, readonly { readonly type: string }[]>> = {
+  [topics.agentIntents]: intentMessages,
+  [topics.runEvents]: runMessages,
+  [topics.toolResults]: toolResultMessages,
+  [topics.effectEvents]: effectMessages,
+  [topics.reconciliationEvents]: caseMessages,
+  [topics.compensationEvents]: planMessages,
+  [topics.operatorCommands]: operatorMessages,
+  [topics.workerEvents]: workerMessages,
+  [topics.contracts]: contractMessages,
+  [topics.deadLetters]: deadLetterMessages,
+  [topics.auditEvents]: auditMessages,
+};
+const POOL_TYPES = [...runTaskMessages, ...toolTaskMessages];
+
+/** The types asked for that none of the topics holds, and those that they do. */
+export function unknownTypes(wanted: readonly string[], on: readonly string[]): { readonly unknown: readonly string[]; readonly known: readonly string[] } {
+  const known = on.flatMap((topic) => (TYPES[topic] ?? POOL_TYPES).map(({ type }) => type));
+  return { unknown: wanted.filter((type) => !known.includes(type)), known };
 }
 
 export const passes = ({ run, tenant, types }: LiveFilter, event: Pick<LiveEvent, 'type' | 'run' | 'tenant'>): boolean =>

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { userInfo } from 'node:os';
 import type { Command } from 'commander';
-import { decodeHeaders, encodeHeaders, parseJson, topics, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { decodeHeaders, describeIssues, encodeHeaders, Operator, parseJson, topics, type Json, type Message } from '@holdfast/protocol';
 import { createWriter, laneOf, partitionsOf, tail } from '@holdfast/runtime/kafka';
 import { isObject } from './json.js';
 import { CliError } from './failure.js';
@@ -64,5 +64,7 @@ export const withOperator = (made: Command): Command =>
 
 export function operatorOf({ as: name, role }: { as?: string; role?: string[] }): Operator {
   const roles = role ?? process.env['HOLDFAST_ROLES']?.split(',').map((each) => each.trim()).filter((each) => each !== '') ?? ['operator'];
-  return { name: name ?? process.env['HOLDFAST_OPERATOR'] ?? userInfo().username, roles };
+  const by = Operator.safeParse({ name: name ?? process.env['HOLDFAST_OPERATOR'] ?? userInfo().username, roles });
+  if (!by.success) throw new CliError(`who decides (--as, --role): ${describeIssues(by.error)}`);
+  return by.data;
 }

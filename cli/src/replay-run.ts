@@ -1,7 +1,7 @@
 import path from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
-import { replayHistory, parseHistory, type AgentDefinition, type Replayed, type ToolDefinition } from '@holdfast/sdk';
+import { replayHistory, parseHistory, type AgentDefinition, type Replayed, type RunHistory, type ToolDefinition } from '@holdfast/sdk';
 import { readFile } from 'node:fs/promises';
 import { CliError } from './failure.js';
 
@@ -15,7 +15,7 @@ export async function replayRun(file: string, module: string, artifacts: string 
   const text = await readFile(file, 'utf8').catch(() => {
     throw new CliError(`${file} can't be read`);
   });
-  const history = parseHistory(JSON.parse(text));
+  const history = historyIn(file, text);
   const exported = await exportsOf(module);
   const agent = exported.find((value): value is AgentDefinition => isKind(value, 'agent') && (value as AgentDefinition).name === history.agent.name);
   if (agent === undefined) throw new CliError(`${module} exports no agent named ${history.agent.name}`);
@@ -23,6 +23,14 @@ export async function replayRun(file: string, module: string, artifacts: string 
   const store = artifacts === undefined ? undefined : await openArtifactStore(artifacts);
   const scope = { tenant: history.tenant, run: history.run };
   return replayHistory(history, agent, { tools, artifacts: store && { put: store.put.bind(store), get: (ref) => store.get(ref, scope) } });
+}
+
+function historyIn(file: string, text: string): RunHistory {
+  try {
+    return parseHistory(JSON.parse(text));
+  } catch (error) {
+    throw new CliError(`${file} holds no history that \`holdfast runs export\` has written: ${error instanceof Error ? error.message : String(error)}`);
+  }
 }
 
 async function exportsOf(module: string): Promise<unknown[]> {

@@ -1,7 +1,10 @@
 import { isoTime, topics } from '@holdfast/protocol';
 import { openWaits, phaseOf } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
+import { CliError } from './failure.js';
 import { runOf } from './run-of.js';
+
+type RunPhase = ReturnType<typeof phaseOf>;
 
 /** A run in a list. Times are RFC 3339. */
 export interface RunRow {
@@ -23,6 +26,18 @@ export interface RunFilter {
   readonly tenant?: string | undefined;
   /** Approvals that wait for one of these roles. */
   readonly approver?: string | undefined;
+}
+
+const PHASES: Readonly<Record<RunPhase, true>> = {
+  ...{ queued: true, running: true, waiting: true, blocked: true, paused: true, stuck: true, cancelling: true, quarantined: true },
+  ...{ completed: true, completed_partially: true, failed: true, cancelled: true, expired: true },
+  ...{ compensating: true, compensated: true, compensated_partially: true, compensation_failed: true },
+};
+
+/** @throws CliError there is no such phase: a list without it would say that there are no runs */
+export function phaseNamed(text: string | undefined): RunPhase | undefined {
+  if (text === undefined || Object.hasOwn(PHASES, text)) return text as RunPhase | undefined;
+  throw new CliError(`there is no phase "${text}"; there are ${Object.keys(PHASES).join(', ')}`);
 }
 
 /** All runs, newest first, from `run.events` alone. */

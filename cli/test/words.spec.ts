@@ -1,8 +1,10 @@
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from '@jest/globals';
 import { fromSentence } from '../src/doctor/finding.js';
 import { node } from '../src/doctor/machine.js';
 import { durationMs } from '../src/duration.js';
-import { passes } from '../src/live.js';
+import { passes, unknownTypes } from '../src/live.js';
+import { replayRun } from '../src/replay-run.js';
 import { said } from './said.js';
 
 describe('a length of time', () => {
@@ -58,6 +60,37 @@ describe('a completion', () => {
   it('for a shell that nobody wrote one for is refused with those that there are', async () => {
     const { code, err } = await said('completion', 'tcsh');
     expect([code, err]).toEqual([2, expect.stringMatching(/zsh, bash, fish/)]);
+  });
+});
+
+describe('what there is not', () => {
+  it.each<[string[], RegExp]>([
+    [['runs', 'list', '--phase', 'nonsense'], /no phase "nonsense"; there are queued, running, .*compensation_failed/],
+    [['runs', 'list', '--status', 'toString'], /no phase "toString"/],
+    [['tail', '--type', 'Nonsense'], /is of the type Nonsense; there are .*RunFinished/],
+    [['tail', '--topic', 'effect.events', '--type', 'RunFinished'], /no message on effect.events is of the type RunFinished; there are EffectDispatched/],
+    [['keys', 'create', '--name', '', '--role', 'admin'], /^--name: /],
+    [['keys', 'create', '--name', '  ', '--role', 'admin'], /^--name: .*blank/],
+    [['keys', 'create', '--name', 'x'.repeat(201), '--role', 'admin'], /^--name: /],
+    [['keys', 'create', '--name', 'a\nb', '--role', 'admin'], /^--name: .*control character/],
+    [['keys', 'create', '--name', 'a', '--role', ''], /^--role: /],
+    [['keys', 'create', '--name', 'a', '--role', 'admin', '--tool', 'no tool'], /^--tool: /],
+    [['runs', 'pause', 'r', '--reason', 'x', '--as', ''], /^who decides \(--as, --role\): name/],
+  ])('is refused, and named: %j', async (words, message) => {
+    expect(await said(...words)).toMatchObject({ code: 2, err: expect.stringMatching(message) });
+  });
+
+  it('as a role of the gateway is said to count only where a contract names it', async () => {
+    expect((await said('keys', 'create', '--name', 'a', '--role', 'treasurer')).err).toMatch(/the role "treasurer" \(those are viewer, agent, approver, operator, admin\)/);
+    expect((await said('keys', 'create', '--name', 'a', '--role', 'admin')).err).not.toMatch(/asks for the role/);
+  });
+
+  it('may be a type of another topic: of pools those of both kinds are known', () => {
+    expect(unknownTypes(['RunGranted', 'FireEffect', 'RunFinished'], ['tool.tasks.default']).unknown).toEqual(['RunFinished']);
+  });
+
+  it('a history in a file that holds none is named with the file', async () => {
+    await expect(replayRun(fileURLToPath(import.meta.url), 'none.mjs', undefined)).rejects.toThrow(/words.spec.* holds no history/);
   });
 });
 

@@ -43,7 +43,13 @@ test('a run is started by its agent’s name, waited for, and its end is the exi
   const failed = await start('failed', -1, '--wait');
   expect([failed.code, JSON.parse(failed.out)]).toMatchObject([1, { outcome: { status: 'failed' } }]);
   // The same run id with another input is another run's.
-  expect(await start('paid', 6, '--wait')).toMatchObject({ code: 2, err: expect.stringMatching(/input/) });
+  expect(await start('paid', 6, '--wait')).toMatchObject({ code: 1, err: expect.stringMatching(/input/) });
+  for (const words of [['show'], ['signal', 'go'], ['cancel', '--reason', 'r'], ['fork', '--from', '1'], ['export']]) {
+    const [verb = '', ...rest] = words;
+    expect([verb, await cli('runs', verb, 'nobody', ...rest)]).toMatchObject([verb, { code: 1, err: expect.stringMatching(/run nobody has no events/) }]);
+  }
+  expect(await cli('runs', 'fork', 'paid', '--from', '99')).toMatchObject({ code: 1, out: expect.stringMatching(/has steps up to 1: fork it from one of 1 to 2/) });
+  expect(await cli('tail', '--topic', 'no.such', '--no-follow')).toMatchObject({ code: 2, err: expect.stringMatching(/there is no topic no.such/) });
   expect(await cli('runs', 'start', 'clerk@9')).toMatchObject({ code: 2, err: expect.stringMatching(/no worker has declared clerk@9: `holdfast contracts list/) });
   expect(await cli('runs', 'start', 'clerk', '--input', '{')).toMatchObject({ code: 2, err: expect.stringMatching(/--input is no JSON/) });
 });
@@ -112,4 +118,10 @@ test('the doctor finds a stack well, and says what is wrong once a service and a
   process.env['HOLDFAST_DATABASE_URL'] = stack.stack.databaseUrl;
   expect([blind.code, blind.of('PostgreSQL')]).toMatchObject([1, { state: 'wrong', mend: expect.stringMatching(/HOLDFAST_DATABASE_URL/) }]);
   expect(await cli('doctor')).toMatchObject({ code: 1, out: expect.stringMatching(/wrong {2}compensation: no instance of it takes part\n {7}start one/) });
+});
+
+test('a run that nobody waited for to its end is named, on both streams', async () => {
+  const unheard = await cli('runs', 'start', 'clerk', '--input', '{"cents":7000}', '--wait', '1ms', '--json');
+  const made = JSON.parse(unheard.out) as { run: string };
+  expect([unheard.code, made, unheard.err.includes(made.run)]).toEqual([2, { run: expect.any(String), agent: 'clerk@2', phase: expect.any(String), outcome: null }, true]);
 });

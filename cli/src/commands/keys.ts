@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
-import { isoTime, Tenant } from '@holdfast/protocol';
+import { z } from 'zod';
+import { describeIssues, isoTime, Name, Tenant } from '@holdfast/protocol';
 import type { Keys, KeyView } from '@holdfast/gateway';
-import { ROLES } from '@holdfast/gateway/access';
+import { isRole, KeyName, KeyRoles, ROLES } from '@holdfast/gateway/access';
 import { durationMs } from '../duration.js';
 import { CliError } from '../failure.js';
 import { audited, withGatewayDatabase } from '../gateway.js';
-import { print, table } from '../print.js';
+import { print, progress, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
 interface CreateOptions {
@@ -74,15 +75,25 @@ export function addKeys(program: Command): void {
 }
 
 async function create({ name, role, tenant, tool, amountMax, expires, json }: CreateOptions): Promise<void> {
-  const parsed = Tenant.safeParse(tenant);
-  if (!parsed.success) throw new CliError(`--tenant: ${parsed.error.issues[0]?.message ?? 'is no tenant'}`);
+  const tenantOf = said('--tenant', Tenant, tenant);
+  said('--name', KeyName, name);
+  said('--role', KeyRoles, role);
+  said('--tool', z.array(Name).optional(), tool);
   const amount = amountMax === undefined ? undefined : Number(amountMax);
   if (amount !== undefined && !(amount >= 0 && Number.isFinite(amount))) throw new CliError(`--amount-max ${amountMax ?? ''} is no amount`);
   const expiresAt = expires === undefined ? undefined : Date.now() + durationMs(expires, '--expires');
+  for (const own of role.filter((each) => !isRole(each))) progress(`no address of the gateway asks for the role "${own}" (those are ${ROLES.join(', ')}): it counts where a contract names it`);
   const stack = await findStack('.');
-  await audited(stack.brokers, 'key.create', parsed.data, `key of ${name} with ${role.join(', ')}`);
-  const made = await withGatewayDatabase(stack, (database, { Keys }) => new Keys(database, Date.now).create({ tenant: parsed.data, name, roles: role, tools: tool, amountMax: amount, expiresAt }));
+  await audited(stack.brokers, 'key.create', tenantOf, `key of ${name} with ${role.join(', ')}`);
+  const made = await withGatewayDatabase(stack, (database, { Keys }) => new Keys(database, Date.now).create({ tenant: tenantOf, name, roles: role, tools: tool, amountMax: amount, expiresAt }));
   print(json === true, { key: made.key, ...made.view }, () => `${made.key}\nIt is shown this once.`);
+}
+
+/** @throws CliError naming the option */
+function said<Schema extends z.ZodType>(option: string, schema: Schema, value: unknown): z.output<Schema> {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new CliError(`${option}: ${describeIssues(parsed.error)}`);
 }
 
 async function existing(keys: Keys, id: string): Promise<KeyView> {

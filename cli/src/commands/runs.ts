@@ -3,12 +3,12 @@ import type { Command } from 'commander';
 import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
-import { CliError, EXIT } from '../failure.js';
+import { CliError, CliNo, EXIT, noSuchRun } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { replayRun } from '../replay-run.js';
-import { listRuns } from '../runs.js';
+import { listRuns, phaseNamed } from '../runs.js';
 import { showRun, whyNone } from '../show-run.js';
 import { findStack } from '../stack-file.js';
 import { addStart } from './start.js';
@@ -104,8 +104,9 @@ export function addRuns(program: Command): void {
 const acting = (made: Command): Command => withOperator(made).option('--json', 'print JSON');
 
 async function list({ status, ...options }: { phase?: string; status?: string; agent?: string; tenant?: string; approver?: string; json?: boolean } & PageOptions): Promise<void> {
+  const phase = phaseNamed(options.phase ?? status);
   const { brokers } = await findStack('.');
-  const found = await listRuns(brokers, { ...options, phase: options.phase ?? status });
+  const found = await listRuns(brokers, { ...options, phase });
   const { page, next } = pageOf(found, ({ run }) => run, options);
   print(options.json === true, { runs: page, next }, () =>
     page.length === 0
@@ -117,11 +118,7 @@ async function list({ status, ...options }: { phase?: string; status?: string; a
 async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   const { brokers } = await findStack('.');
   const run = await showRun(brokers, id);
-  if (run === null) {
-    process.stderr.write(`${await whyNone(brokers, id)}\n`);
-    process.exitCode = EXIT.no;
-    return;
-  }
+  if (run === null) throw new CliNo(await whyNone(brokers, id));
   print(json === true, run, () => people(run));
 }
 
@@ -134,7 +131,7 @@ const decide = (run: string, options: Acting, message: (id: string, by: Operator
 async function act(run: string, { json }: { json?: boolean | undefined }, id: string, message: Message, on: string): Promise<void> {
   const { brokers } = await findStack('.');
   const known = await showRun(brokers, run);
-  if (known === null) throw new CliError(await whyNone(brokers, run));
+  if (known === null) throw new CliNo(await whyNone(brokers, run));
   const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
   const refused = answer.type === 'InputRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));

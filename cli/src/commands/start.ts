@@ -1,11 +1,13 @@
+import { randomUUID } from 'node:crypto';
 import { JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
-import { HoldfastClient, NotAdmitted, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
+import { HoldfastClient, IntentRefusedError, NotAdmitted, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import type { Command } from 'commander';
 import { nameOf, readContracts } from '../contracts.js';
 import { durationMs } from '../duration.js';
-import { CliError, EXIT } from '../failure.js';
-import { brief, paint, print } from '../print.js';
+import { CliError, CliNo, EXIT } from '../failure.js';
+import { brief, paint, print, progress } from '../print.js';
+import { showRun } from '../show-run.js';
 import { findArtifacts, findBrokers } from '../stack-file.js';
 
 interface StartOptions {
@@ -46,13 +48,17 @@ async function start(agent: string, options: StartOptions): Promise<void> {
   const artifacts = await openArtifactStore(await findArtifacts('.'));
   const client = await HoldfastClient.connect({ brokers, tenant: options.tenant, artifacts });
   try {
-    const { runId, goal, principal, pool = declared.pool } = options;
+    const { runId = randomUUID(), goal, principal, pool = declared.pool } = options;
+    // Said before anything is waited for: whoever stops us here finds the run by it.
+    if (options.runId === undefined) progress(`run ${runId}`);
     const run = await client.start(declared, input.value, { runId, pool, goal, principal, deadline });
     if (options.wait === undefined) return print(options.json === true, { run: run.id, agent: nameOf(declared) }, () => `run ${run.id} of ${nameOf(declared)} is asked for: \`holdfast runs show ${run.id}\``);
-    const outcome = await run.outcome({ timeoutMs }).catch((error: unknown) => {
-      if (error instanceof OutcomeTimeout) throw new CliError(`run ${run.id} goes on: \`holdfast runs show ${run.id}\` says where it is`);
+    const outcome = await run.outcome({ timeoutMs }).catch(async (error: unknown) => {
       if (error instanceof NotAdmitted) return error;
-      throw error;
+      if (error instanceof IntentRefusedError) throw new CliNo(error.message);
+      if (!(error instanceof OutcomeTimeout)) throw error;
+      if (options.json === true) print(true, { run: run.id, agent: nameOf(declared), phase: (await showRun(brokers, run.id))?.['phase'] ?? 'asked', outcome: null }, () => '');
+      throw new CliError(`run ${run.id} goes on: \`holdfast runs show ${run.id}\` says where it is`);
     });
     if (outcome instanceof NotAdmitted) {
       const { reason, message, holder = null } = outcome;

@@ -1,4 +1,4 @@
-import { rm } from 'node:fs/promises';
+import { access, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { Command } from 'commander';
 import { portsFrom, startHoldfast } from '@holdfast/deploy';
@@ -26,8 +26,10 @@ export function addUp(program: Command): void {
     .action(async ({ dir }: { dir: string }) => {
       const running = await findStack(dir).then(() => true, () => false);
       if (running && process.env['HOLDFAST_BROKERS'] === undefined) throw new CliError('the stack of this folder is running: stop `holdfast up` first');
-      await rm(path.join(dir, STATE_DIR), { recursive: true, force: true });
-      progress(`removed ${path.join(dir, STATE_DIR)}`);
+      const state = path.join(dir, STATE_DIR);
+      const there = await access(state).then(() => true, () => false);
+      await rm(state, { recursive: true, force: true });
+      progress(there ? `removed ${state}` : `there is no ${state}: nothing to remove`);
     });
 }
 

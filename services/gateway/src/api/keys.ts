@@ -3,7 +3,7 @@ import { systemClock } from '@holdfast/runtime';
 import { Name } from '@holdfast/protocol';
 import { z } from 'zod';
 import { Keys, ROTATION_GRACE_MS, type KeyView } from '../access/keys.js';
-import type { Principal } from '../domain/access.js';
+import { KeyName, KeyRoles, type Principal } from '../domain/access.js';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
 import { Problem } from '../http/problem.js';
 import { iso, isoOrNull, Moment, Time } from './shapes.js';
@@ -12,7 +12,6 @@ const KeyOut = z
   .object({ id: z.string(), name: z.string(), roles: z.array(z.string()), tools: z.array(z.string()).nullable(), amountMax: z.number().nullable(), createdAt: Time, expiresAt: Time.nullable(), revokedAt: Time.nullable(), usedAt: Time.nullable() })
   .meta({ id: 'ApiKey' });
 const MadeKey = z.object({ key: z.string().meta({ description: 'shown this once: only its hash is kept' }), ...KeyOut.shape }).meta({ id: 'MadeApiKey' });
-const plain = (text: string): boolean => text.isWellFormed() && !/\p{Cc}/u.test(text);
 const shared = { tag: 'keys', may: 'admin' } as const;
 const params = z.object({ key: z.string().regex(/^[0-9a-f]{12}$/, 'is no key’s id') });
 
@@ -21,8 +20,8 @@ export const createKey = endpoint({
   ...{ ...shared, id: 'createKey', method: 'post', path: '/v1/keys', summary: 'Make an API key of the tenant', act: 'key.create', shownOnce: true },
   body: z
     .strictObject({
-      name: z.string().min(1).max(200).refine(plain, 'holds a control character').meta({ description: 'who or what it is for: commands are signed with it' }),
-      roles: z.array(z.string().min(1).max(100).refine(plain, 'holds a control character')).min(1).max(50),
+      name: KeyName.meta({ description: 'who or what it is for: commands are signed with it' }),
+      roles: KeyRoles,
       tools: z.array(Name).min(1).max(1000).optional().meta({ description: 'tools that it may decide about; all when absent' }),
       amountMax: z.number().nonnegative().max(1e15).optional().meta({ description: 'largest amount that it may decide about' }),
       expiresAt: Moment.optional(),

@@ -1,3 +1,6 @@
+import { Operator } from '@holdfast/protocol';
+import { z } from 'zod';
+
 /** Roles that routes ask for. A principal may have others too: the services judge those (`verdictRole`, `approvers`). */
 export const ROLES = ['viewer', 'agent', 'approver', 'operator', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
@@ -15,7 +18,13 @@ export interface Principal {
   readonly amountMax: number | null;
 }
 
-const isRole = (role: string): role is Role => (ROLES as readonly string[]).includes(role);
+/** Whether a route asks for it. Others count only where a contract does. */
+export const isRole = (role: string): role is Role => (ROLES as readonly string[]).includes(role);
+
+const plain = (text: string): boolean => text.isWellFormed() && !/\p{Cc}/u.test(text);
+/** Of a key: its commands are signed with it, and those that nobody's name is under aren't decided. */
+export const KeyName = Operator.shape.name.refine((name) => name.trim() !== '', 'is blank').refine(plain, 'holds a control character');
+export const KeyRoles = z.array(Operator.shape.roles.element.refine(plain, 'holds a control character')).min(1).max(50);
 
 /** `viewer` is in every role, and every role in `admin`; `agent`, `approver` and `operator` don't hold one another. */
 export const holds = ({ roles }: Pick<Principal, 'roles'>, wanted: Role): boolean => roles.some((role) => isRole(role) && (wanted === 'viewer' || role === wanted || role === 'admin'));

@@ -45,6 +45,8 @@ export function fork({ asked, bytesOf }: Command<'fork'>, run: KnownRun): RunDec
   if (run.agent === null) return no('the run’s loop is its client’s own: only runs of an agent can be forked');
   if (wanted === undefined && (run.status === 'open' || (run.status === 'ended' && run.ending.status === 'completed'))) return no(`only a run that ended otherwise than completed is tried again; this one is ${run.status === 'open' ? 'open' : 'completed'}. Name a step to fork it from`);
   if (wanted?.includes('.') === true) return no(`step ${wanted} is inside a parallel group: name the step of the group`);
+  const last = Math.max(0, ...[...run.steps.keys()].map(place));
+  if (wanted !== undefined && place(wanted) > last + 1) return no(`the run has ${last === 0 ? 'no steps' : `steps up to ${last}`}: fork it from ${last === 0 ? 'step 1' : `one of 1 to ${last + 1}`}`);
   const from = wanted ?? retryFrom(run);
   if (wanted === undefined) {
     const stands = [...run.steps].find(([step, state]) => !isBefore(step, from) && state.kind === 'call' && state.call.effect !== 'pure' && (state.outcome?.status === 'succeeded' || endOf(state) === 'open'));
