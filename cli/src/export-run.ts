@@ -28,6 +28,7 @@ export function historyFile(id: string, events: readonly RunEvent[]): RunHistory
     const { intent, step, reason, message } = event.data;
     return step === undefined || recorded.has(step) ? [] : [{ intent, step, reason, message }];
   });
+  const end = events.findLast((event) => event.type === 'RunFinished');
   return {
     format: 'holdfast/run-history',
     version: 1,
@@ -39,5 +40,7 @@ export function historyFile(id: string, events: readonly RunEvent[]): RunHistory
     observed: [...run.observed],
     refused,
     ending: run.status === 'ended' ? run.ending : null,
+    // Only whoever runs the code has a fence to end its run with.
+    ...(end === undefined ? {} : { endedBy: end.data.fence === undefined ? 'service' : 'code' }),
   };
 }

@@ -178,6 +178,111 @@ describe('the record of a run that is still open', () => {
   });
 });
 
+/** What a service ends a run with, whatever its code was doing. */
+const SERVICE_ENDINGS: readonly (readonly [string, Partial<RunHistory>])[] = [
+  ['an operator cancelled', { ending: { status: 'cancelled', reason: 'wrong order', by: 'kate' } }],
+  ['expired at its deadline', { ending: { status: 'expired', deadline: 1_700_000_000_000 as never } }],
+  ['was ended partially at its deadline', { ending: { status: 'completed_partially', because: 'the day is over' } }],
+  ['ran out of its wall time', { ending: { status: 'failed', failure: { class: 'policy_denied', message: 'the run’s budget of 5000 ms is spent' } }, endedBy: 'service' }],
+];
+
+describe.each(SERVICE_ENDINGS)('the record of a run that %s', (_, over) => {
+  const cut = async (length: number): Promise<RunHistory> => {
+    const whole = await recorded(original);
+    return { ...whole, steps: whole.steps.slice(0, length), ...over };
+  };
+
+  it('is compared up to where it ends, and the code may go on from there', async () => {
+    expect(await replayHistory(await cut(2), agent(original), { tools, patienceMs: 50 })).toMatchObject({ divergence: null, next: ['step 3.1.1: call look', 'step 3.2.1: call mail'] });
+  });
+
+  it('is compared in the same way where its worker was refused a step in the end', async () => {
+    const history = await cut(2);
+    for (const reason of ['run_cancelled', 'run_ended']) {
+      const refused = [{ intent: 'CallTool', step: '3.1.1' as never, reason, message: 'no' }];
+      expect(await replayHistory({ ...history, refused }, agent(original), { tools, patienceMs: 50 })).toMatchObject({ divergence: null, next: ['step 3.1.1: call look', 'step 3.2.1: call mail'] });
+    }
+  });
+
+  it('is compared with code that ends by itself after what is recorded', async () => {
+    expect(await replayHistory(await cut(5), agent(original), { tools, patienceMs: 50 })).toMatchObject({ divergence: null, next: ['completed with {"value":[7,1,2]}'] });
+  });
+
+  it('shows a divergence before that', async () => {
+    const swapped: Code = async (run) => {
+      await decide(run);
+      return run.call(mail, { n: 7 });
+    };
+    expect(await replayHistory(await cut(2), agent(swapped), { tools, patienceMs: 50 })).toMatchObject({ divergence: { step: '2', recorded: 'call book', asked: 'call mail' } });
+    const shorter: Code = (run) => decide(run);
+    expect(await replayHistory(await cut(2), agent(shorter), { tools, patienceMs: 50 })).toMatchObject({ divergence: { step: '2', recorded: 'call book', asked: 'the end of the run' } });
+    const still: Code = async (run) => {
+      await decide(run);
+      await new Promise(() => undefined);
+    };
+    expect(await replayHistory(await cut(2), agent(still), { tools, patienceMs: 50 })).toMatchObject({ divergence: { step: '2', recorded: 'call book', asked: expect.stringContaining('nothing') } });
+  });
+});
+
+describe('the record of a run that a budget of steps has stopped', () => {
+  /** As it was recorded, with what would be exported of the refusal. */
+  async function stopped(code: Code, ...refuses: string[]): Promise<RunHistory> {
+    const refused: RunHistory['refused'] = [];
+    const stand = new StandIn({
+      tools,
+      refusalKeepsOrder: true,
+      refuse: (intent) => {
+        if (!refuses.includes(intent.type) || (intent.data as { step: string }).step === '1') return undefined;
+        refused.push({ intent: intent.type, step: (intent.data as { step: never }).step, reason: 'budget_exhausted', message: 'refused by the test' });
+        return 'budget_exhausted';
+      },
+    });
+    await stand.execute(agent(code));
+    const { steps, observed } = stand.grant(agent(code), null);
+    expect(refused.length).toBeGreaterThan(0);
+    expect(stand.ending?.status).toBe('failed');
+    return { format: 'holdfast/run-history', version: 1, run, tenant, agent: { name: 'desk', version: '1' }, input: null, steps: [...steps], observed: [...observed], refused, ending: stand.ending, endedBy: 'code' };
+  }
+
+  it('at a wait: it is refused again, and the code comes to the same end', async () => {
+    const code: Code = async (run) => {
+      await run.call(mail, { n: 0 });
+      return run.signal('go', z.string());
+    };
+    const history = await stopped(code, 'StartWait');
+    expect(await replayHistory(history, agent(code), { tools, patienceMs: 50 })).toMatchObject({ divergence: null, next: [] });
+    const longer: Code = async (run) => {
+      await code(run).catch(() => undefined);
+      return run.call(mail, { n: 3 });
+    };
+    expect(await replayHistory(history, agent(longer), { tools, patienceMs: 50 })).toMatchObject({ divergence: { step: '3', recorded: 'nothing more here', asked: 'call mail' } });
+  });
+
+  it('at a group that is recorded as one: the comparison ends there, and nothing is fired', async () => {
+    const code: Code = async (run) => {
+      await run.call(mail, { n: 0 });
+      return run.all([(branch) => branch.call(look, { n: 1 }), (branch) => branch.call(mail, { n: 2 })], { checkpoint: 'group' });
+    };
+    const history = await stopped(code, 'CallGroup');
+    const before = fired;
+    expect(await replayHistory(history, agent(code), { tools, patienceMs: 50 })).toMatchObject({ divergence: null, next: [] });
+    expect(fired).toBe(before);
+  });
+
+  it('at recorded work: its value is nowhere, so the comparison ends there and nothing is done', async () => {
+    const code: Code = async (run) => {
+      await run.call(book, { n: 1 });
+      const n = await decide(run);
+      return run.call(mail, { n });
+    };
+    const history = await stopped(code, 'RecordStep', 'CallTool');
+    const before = [fired, asked];
+    expect(await replayHistory(history, agent(code), { tools, patienceMs: 50 })).toMatchObject({ divergence: null });
+    expect([fired, asked]).toEqual(before);
+    expect(await replayHistory(history, agent(async (run) => decide(run)), { tools, patienceMs: 50 })).toMatchObject({ divergence: { step: '1', recorded: 'call book', asked: 'model decide' } });
+  });
+});
+
 describe('a history', () => {
   it('is read from its file', async () => {
     const dir = await mkdtemp(path.join(os.tmpdir(), 'hf-history-'));

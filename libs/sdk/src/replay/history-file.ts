@@ -18,8 +18,25 @@ export const RunHistory = z.object({
   refused: z.array(z.object({ intent: z.string(), step: Step, reason: z.string(), message: z.string() })),
   /** Null while the run is open. */
   ending: Ending.nullable(),
+  /** Whose word the ending is: that of the run's code, or of a service (an operator cancelled it, its time ran out). Absent in exports of before. */
+  endedBy: z.enum(['code', 'service']).optional(),
 });
 export type RunHistory = z.infer<typeof RunHistory>;
+
+/** The ending that the run's code gave; null while it has given none. Of an export that doesn't say whose word it is, those that code can't give are a service's. */
+export function endingByCode({ ending, endedBy }: RunHistory): Ending | null {
+  if (ending === null || endedBy !== undefined) return endedBy === 'service' ? null : ending;
+  switch (ending.status) {
+    case 'cancelled':
+    case 'expired':
+      return null;
+    case 'completed_partially':
+      return ending.output === undefined ? null : ending;
+    case 'completed':
+    case 'failed':
+      return ending;
+  }
+}
 
 /** What was given as a history is none. */
 export class InvalidHistory extends HoldfastError {

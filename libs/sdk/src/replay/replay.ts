@@ -8,8 +8,8 @@ import type { RunPort } from '../host/port.js';
 import type { RunArtifacts } from '../run/artifacts.js';
 import { HALT } from '../run/core.js';
 import type { EndingData } from '../run/ending.js';
-import { RunExecutor } from '../run/executor.js';
-import { InvalidHistory, parseHistory, type RunHistory } from './history-file.js';
+import { RunExecutor, UNTOLD } from '../run/executor.js';
+import { endingByCode, InvalidHistory, parseHistory, type RunHistory } from './history-file.js';
 
 export interface ReplayOptions {
   /** Tools that the agent calls by name. None is ever fired. */
@@ -37,13 +37,16 @@ export interface Replayed {
   readonly divergence: Divergence | null;
   /** Calls whose arguments the code words otherwise; the recorded ones would stand. */
   readonly adopted: number;
-  /** What the code would do next where the record of an open run ends. */
+  /** What the code would do next where the record ends of a run that is open, or was ended by a service. */
   readonly next: readonly string[];
 }
 
 /**
  * Replays a recorded run against the code as it is now, without a broker: nothing is fired, no
  * recorded work is done, and what is not recorded is not begun. For tests of those who change agents.
+ *
+ * A run that a service has ended (it was cancelled, or its time ran out) is compared like an open
+ * one: up to where its record ends.
  *
  * `history`: what `holdfast runs export` wrote, or the path of its file.
  * @throws InvalidHistory it can't be read, or is of another agent
@@ -76,21 +79,30 @@ function otherVersion({ agent: recorded }: RunHistory, agent: AgentDefinition): 
 /** Looks at code that seems to stand still before it is said to do so. */
 const QUIET_LOOKS = 10;
 
+type Refusal = RunHistory['refused'][number];
+/** Intents that can be refused again here: nothing of what they ask for is done before. (A group asks for tools that this replay doesn't host.) */
+const REFUSED_AGAIN: readonly string[] = ['CallTool', 'StartWait'];
+
 type Intent = { readonly type: string; readonly data: Readonly<Record<string, unknown>> };
 
 /** One replay: the executor of real runs, on a port that writes nothing down. */
 class Replay implements RunPort {
   readonly #next: string[] = [];
+  readonly #ending: RunHistory['ending'];
   #divergence: Divergence | null = null;
   #executor: RunExecutor | undefined;
   #asks = 0;
   #ended = false;
+  /** The code has come to where its record can't say how it went on. */
+  #beyond = false;
 
   constructor(
     private readonly history: RunHistory,
     private readonly agent: AgentDefinition,
     private readonly options: ReplayOptions,
-  ) {}
+  ) {
+    this.#ending = endingByCode(history);
+  }
 
   async run(): Promise<Divergence | null> {
     const { run, tenant, agent, input, steps, observed } = this.history;
@@ -159,31 +171,40 @@ class Replay implements RunPort {
 
   #new(step: Step, asked: string): void {
     this.#asks += 1;
-    if (asked.startsWith('call ') && this.history.refused.some((refusal) => refusal.step === step)) return;
-    const { ending } = this.history;
-    if (ending === null) this.#next.push(`step ${step}: ${asked}`);
+    const refusal = this.#refusalOf(step);
+    if (refusal !== undefined && REFUSED_AGAIN.includes(refusal.intent)) return;
+    // Recorded work was done before it was refused, and the code had its value: that is recorded nowhere.
+    if (refusal !== undefined) this.#beyond = true;
+    else if (this.#ending === null) this.#next.push(`step ${step}: ${asked}`);
     else this.#diverges({ step, recorded: 'nothing more here', asked });
     throw HALT;
   }
 
-  /** A call that was refused when it was recorded is refused again. */
+  /** What was refused when it was recorded is refused again. */
   #refuse(step: Step | undefined): void {
-    const refusal = this.history.refused.find((each) => each.step === step);
+    const refusal = step === undefined ? undefined : this.#refusalOf(step);
     if (refusal !== undefined) setImmediate(() => this.#executor?.refused(refusal));
+  }
+
+  /** What the code was told at a step. A group is refused as a whole, at its own step or at that of a member. */
+  #refusalOf(step: Step): Refusal | undefined {
+    const told = this.history.refused.filter(({ reason }) => !UNTOLD.includes(reason));
+    const group = step.slice(0, Math.max(0, step.lastIndexOf('.')));
+    return told.find((each) => each.step === step) ?? told.find((each) => each.intent === 'CallGroup' && group !== '' && (each.step === group || each.step.startsWith(`${group}.`)));
   }
 
   #ends(ending: EndingData): void {
     this.#ended = true;
-    const { ending: recorded } = this.history;
-    if (recorded === null) this.#next.push(inWords(ending));
-    else if (inWords(recorded) !== inWords(ending)) this.#diverges({ step: 'end', recorded: inWords(recorded), asked: inWords(ending) });
+    if (this.#ending === null) this.#next.push(inWords(ending));
+    else if (inWords(this.#ending) !== inWords(ending)) this.#diverges({ step: 'end', recorded: inWords(this.#ending), asked: inWords(ending) });
   }
 
   /** The code has come to a standstill though it isn't at its end. */
   #stands(executor: RunExecutor): void {
+    if (this.#beyond) return;
     const { unasked } = executor;
     if (unasked !== undefined) this.#diverges({ ...unasked, asked: 'nothing: the code waits for something else, which is not recorded' });
-    else if (this.history.ending !== null && this.#next.length === 0) this.#diverges({ step: 'end', recorded: inWords(this.history.ending), asked: 'nothing: the code waits for something that is not recorded' });
+    else if (this.#ending !== null && this.#next.length === 0) this.#diverges({ step: 'end', recorded: inWords(this.#ending), asked: 'nothing: the code waits for something that is not recorded' });
   }
 
   #diverges({ step, recorded, asked }: Divergence): void {

@@ -41,6 +41,8 @@ const LOST: readonly string[] = ['stale_fence', 'fence_required', 'run_ended', '
 
 /** An operator holds the run, or has cancelled it. */
 const HELD: readonly string[] = ['run_paused', 'run_cancelled'];
+/** Reasons for which an ask is refused without the code being told. */
+export const UNTOLD: readonly string[] = [...LOST, ...HELD];
 const UNANSWERED: readonly string[] = ['ReleaseRun', 'AbandonWait'];
 
 /**
