@@ -107,6 +107,42 @@ describe('a test world', () => {
   });
 });
 
+describe('a worker that dies', () => {
+  const nothing = z.object({});
+  /** Two branches: one that takes long, and one after which the worker is killed meanwhile. */
+  const halves = (long: 'tool' | 'work', log: string[]) => ({ elapse }: Surroundings): Setup => {
+    const twoHalves = async (): Promise<null> => {
+      log.push('first half');
+      await elapse('5s');
+      log.push('second half');
+      return null;
+    };
+    const two = defineTool({ name: 'two', version: '1', effect: 'idempotent', input: nothing, output: z.null(), execute: twoHalves });
+    const one = defineTool({ name: 'one', version: '1', effect: 'pure', input: nothing, output: z.null(), execute: () => null });
+    const agent = defineAgent({
+      name: 'desk',
+      version: '1',
+      input: nothing,
+      output: z.null(),
+      run: async (run) => {
+        await run.all([(branch) => (long === 'tool' ? branch.call(two, {}) : branch.step('two', twoHalves)), (branch) => branch.call(one, {})]);
+        return null;
+      },
+    });
+    return { agents: [agent] as unknown as Setup['agents'], tools: [two, one] as unknown as Setup['tools'] };
+  };
+
+  it.each(['tool', 'work'] as const)('takes the %s that it is in the midst of with it: it goes no further than where it was', async (long) => {
+    const log: string[] = [];
+    const world = new TestWorld(halves(long, log), { faults: [crash.afterFiring('one')] });
+    const run = await world.start(desk, {});
+    await world.settle();
+    expect(world.pending()).toEqual([]);
+    expect(run.end()).toEqual({ status: 'completed', output: null });
+    expect(log).toEqual(['first half', 'first half', 'second half']);
+  });
+});
+
 /** Books a seat, mails, and fails: the seat is given back. `careless`: giving it back says that it may be repeated, and isn't made for it. `asks`: somebody must approve that. */
 const trip = ({ careless = false, asks = false }: { careless?: boolean; asks?: boolean }) => (): Setup => {
   const seats: string[] = [];

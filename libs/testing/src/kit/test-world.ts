@@ -1,13 +1,16 @@
-import { unknownSteps, type Run } from '@holdfast/orchestrator';
+import { openWaits, unknownSteps, type Run } from '@holdfast/orchestrator';
 import type { Json, OperationKey, Operator, Standing } from '@holdfast/protocol';
 import type { AgentDefinition, ToolContext, ToolDefinition } from '@holdfast/sdk';
 import { Cluster } from '../sim/cluster.js';
 import type { Asked, FaultPlan, SiteFault } from '../sim/faults.js';
 import type { SimProcess } from '../sim/process.js';
-import { BEGINNING } from '../sim/scheduler.js';
+import { BEGINNING, Scheduler } from '../sim/scheduler.js';
 import { sayTo, type Word } from './by-hand.js';
 import { milliseconds } from './duration.js';
 import type { StepFault } from './faults.js';
+import { aboutOf } from './passage.js';
+import { UsersCode, type Done, type Insteads } from './users-code.js';
+import { watchedRun } from './watched-run.js';
 
 /** What a scenario's tools may use instead of real time. */
 export interface Surroundings {
@@ -69,6 +72,14 @@ export interface Account {
 /** A boundary that was passed: where `crashEverywhere` kills. */
 export interface Passage extends Asked {
   readonly tools: readonly string[];
+  /** The tools or other steps that it was about, in words; null: the run as a whole, or its worker. */
+  readonly about: string | null;
+}
+
+/** What is otherwise than in the world of before: one crash, and what happens in place of some of its deeds. */
+export interface Otherwise {
+  readonly kill?: (Asked & { readonly fault: SiteFault }) | undefined;
+  readonly instead?: Insteads | undefined;
 }
 
 type Action = (world: TestWorld) => Promise<void>;
@@ -87,7 +98,7 @@ const REAL_TURNS_MAX = 20_000;
  */
 export class TestWorld {
   readonly calls: ToolCall[] = [];
-  /** Boundaries passed by asks about tools, in order. */
+  /** Boundaries passed by asks that write or do something, in order. */
   readonly passages: Passage[] = [];
   readonly #cluster: Cluster;
   readonly #setup: Setup;
@@ -97,16 +108,17 @@ export class TestWorld {
   readonly #answers: boolean;
   #said = 0;
   readonly #faults: { readonly fault: StepFault; left: number }[];
-  #busy = 0;
-  #asleep = 0;
+  readonly #code: UsersCode;
 
   constructor(
     private readonly scenario: (surroundings: Surroundings) => Setup,
     private readonly options: WorldOptions = {},
-    private readonly kill: Asked & { readonly fault: SiteFault } | null = null,
+    private readonly otherwise: Otherwise = {},
   ) {
     this.#faults = (options.faults ?? []).map((fault) => ({ fault, left: fault.nth }));
-    this.#setup = scenario({ now: () => Math.floor(this.#cluster.core.scheduler.now), elapse: (duration) => this.#elapse(milliseconds(duration)) });
+    const scheduler = new Scheduler();
+    this.#code = new UsersCode(scheduler, otherwise.instead ?? new Map());
+    this.#setup = scenario({ now: () => Math.floor(scheduler.now), elapse: (duration) => this.#code.elapse(milliseconds(duration)) });
     this.#answers = this.#setup.tools.some(({ compensate }) => compensate !== null);
     const plan: FaultPlan = { timed: [], at: (asked, _, texts) => this.#faultAt(asked, texts) };
     this.#cluster = new Cluster({
@@ -115,7 +127,8 @@ export class TestWorld {
       instances: { orchestrator: 1, ledger: 1, worker: options.workers ?? 1, ...(this.#answers ? { reconciliation: 1, compensation: 1 } : {}) },
       partitions: PARTITIONS,
       trace: true,
-      agents: () => this.#setup.agents,
+      scheduler,
+      agents: (process) => this.#setup.agents.map((agent) => this.#watched(process, agent)),
       tools: (process) => this.#setup.tools.map((tool) => this.#wrapped(process, tool)),
       onGrant: () => undefined,
       onAlarm: (process, what) => this.#cluster.core.violated('alarm', `${process.name}: ${what}`),
@@ -166,6 +179,29 @@ export class TestWorld {
     return this.#act((world) => world.#settle());
   }
 
+  /** What was done for runs so far: calls of tools' code, and recorded work. */
+  get deeds(): readonly Done[] {
+    return this.#code.deeds;
+  }
+
+  /** Whether the scenario shows what its tools leave behind. */
+  get isObserved(): boolean {
+    return this.#setup.observe !== undefined;
+  }
+
+  /** Of each run that has no end, how it stands and what it waits for. */
+  unended(): string[] {
+    return this.#runs.flatMap((id) => {
+      const end = this.#endOf(id);
+      if (end.status === 'quarantined') return [`${id} is quarantined: ${end.because}`];
+      if (end.status === 'blocked') return [`${id} is blocked: nobody knows whether ${end.unknown.map(({ step, tool }) => `${tool} at step ${step}`).join(', ')} happened`];
+      if (end.status !== 'open') return [];
+      const run = this.#cluster.run(id);
+      const waits = run.status === 'open' ? openWaits(run).map(({ step, wait }) => `${wait.kind}${wait.kind === 'signal' ? ` ${wait.name}` : ''} at step ${step}`) : [];
+      return [`${id} is open${waits.length === 0 ? '' : ` and waits for ${waits.join(', ')}`}`];
+    });
+  }
+
   /** Calls of a tool's code so far. */
   callsOf(tool: string): ToolCall[] {
     return this.calls.filter((call) => call.tool === tool);
@@ -185,9 +221,9 @@ export class TestWorld {
     return { runs: Object.fromEntries(this.#runs.map((id) => [id, this.#endOf(id)])), standing: Object.fromEntries(this.#runs.map((id) => [id, this.#standingOf(id)])), observed: this.#setup.observe?.() ?? null };
   }
 
-  /** A world with the same scenario and the same actions; without faults, or with one crash. */
-  async again(kill: Asked & { readonly fault: SiteFault } | null = null): Promise<TestWorld> {
-    const other = new TestWorld(this.scenario, { ...this.options, faults: [] }, kill);
+  /** A world with the same scenario and the same actions, without faults. */
+  async again(): Promise<TestWorld> {
+    const other = new TestWorld(this.scenario, { ...this.options, faults: [] });
     for (const action of this.#actions) await other.#act(action);
     return other;
   }
@@ -207,7 +243,7 @@ export class TestWorld {
   async #pass(ms: number): Promise<void> {
     const { scheduler } = this.#cluster.core;
     const until = scheduler.now + ms;
-    const canLeap = (): boolean => this.#busy === this.#asleep && scheduler.now - this.#cluster.log.lastAppendAt > QUIET_MS && until - scheduler.now > QUIET_MS;
+    const canLeap = (): boolean => !this.#code.isAwake && this.#isWhole() && scheduler.now - this.#cluster.log.lastAppendAt > QUIET_MS && until - scheduler.now > QUIET_MS;
     while (scheduler.now < until) {
       if (canLeap() && this.#cluster.leap(until)) continue;
       // A few seconds at a time: then it may have come to rest.
@@ -217,22 +253,28 @@ export class TestWorld {
 
   async #settle(): Promise<void> {
     const { core, log, over } = this.#cluster;
+    // After a leap everything has been silent for long, also who has only now something to say.
+    const beganAt = core.scheduler.now;
     const rest = (): boolean => {
-      const silentMs = core.scheduler.now - log.lastAppendAt;
+      const silentMs = core.scheduler.now - Math.max(log.lastAppendAt, beganAt);
       const isOver = (): boolean => this.#cluster.isDrained() && this.#runs.every((id) => over.has(id)) && (!this.#answers || this.#cluster.isSettled());
-      return this.#busy === 0 && silentMs > 1000 && (silentMs > (this.#answers ? ANSWERED_QUIET_MS : QUIET_MS) || isOver());
+      return !this.#code.isBusy && this.#isWhole() && silentMs > 1000 && (silentMs > (this.#answers ? ANSWERED_QUIET_MS : QUIET_MS) || isOver());
     };
     const limit = core.scheduler.now + 86_400_000;
     await this.#run(rest, limit);
     if (core.scheduler.now >= limit) throw new Error(`the world came to no rest within a virtual day; its last lines:\n${this.story().slice(-30).join('\n')}`);
   }
 
+  /** What died is there again. */
+  #isWhole(): boolean {
+    return this.#cluster.slots.every(({ running }) => running?.process.alive === true);
+  }
+
   /** Virtual time stands still while a tool's code waits for something real. */
   async #run(over: () => boolean, until: number): Promise<void> {
     const { scheduler } = this.#cluster.core;
     for (let turns = 0; ; ) {
-      const waitsForReal = (): boolean => this.#busy > this.#asleep;
-      const end = await scheduler.run(() => over() || (waitsForReal() && scheduler.nextAt() > scheduler.now), until);
+      const end = await scheduler.run(() => over() || (this.#code.isAwake && scheduler.nextAt() > scheduler.now), until);
       if (end !== 'over' || over()) return;
       turns += 1;
       if (turns > REAL_TURNS_MAX) throw new Error('a tool’s code waits for something that never comes; let it wait in virtual time, with the elapse that the scenario is given');
@@ -240,20 +282,24 @@ export class TestWorld {
     }
   }
 
-  #elapse(ms: number): Promise<void> {
-    const { scheduler } = this.#cluster.core;
-    this.#asleep += 1;
-    return new Promise((resolve) => {
-      scheduler.at(scheduler.now + ms, null, () => {
-        this.#asleep -= 1;
-        resolve();
-      });
-    });
+  #watched(process: SimProcess, agent: AgentDefinition): AgentDefinition {
+    return {
+      ...agent,
+      run: (run, input) => {
+        const seen = watchedRun(run, (work, code) => this.#code.perform(process, { ...work, run: run.id, effect: null }, code));
+        return this.#code.host(process, () => agent.run(seen, input));
+      },
+    };
   }
 
   #wrapped(process: SimProcess, tool: ToolDefinition): ToolDefinition {
     const granted = tool.effect === 'irreversible' || tool.keyScope === 'target';
-    return { ...tool, execute: (args, context) => this.#call(process, tool, granted, args, context) };
+    const { probe } = tool;
+    return {
+      ...tool,
+      execute: (args, context) => this.#call(process, tool, granted, args, context),
+      probe: probe && { ...probe, ask: (args, context) => this.#code.run(process, () => probe.ask(args, context)) },
+    };
   }
 
   async #call(process: SimProcess, tool: ToolDefinition, granted: boolean, args: unknown, context: ToolContext): Promise<unknown> {
@@ -263,11 +309,9 @@ export class TestWorld {
     const { run, step, attempt, operationKey } = context;
     this.calls.push({ tool: tool.name, run, step, attempt, operationKey, args: args as Json });
     this.#cluster.core.trace(process.name, `calls ${tool.name} for ${run} step ${step}, attempt ${attempt}`);
-    this.#busy += 1;
     try {
-      return await tool.execute(args, context);
+      return await this.#code.perform(process, { kind: 'call', run, step, name: tool.name, effect: tool.effect }, () => tool.execute(args, context));
     } finally {
-      this.#busy -= 1;
       if (fault === 'crash_after') process.crash(`after ${tool.name} returned`);
     }
   }
@@ -276,9 +320,10 @@ export class TestWorld {
     if (texts === undefined) return null;
     const { effects } = this.#cluster.core;
     const words = [...texts()];
-    this.passages.push({ ...asked, tools: this.#setup.tools.map(({ name }) => name).filter((name) => effects.areAbout(words, name)) });
-    const { kill } = this;
-    if (kill !== null && kill.process === asked.process && kill.site === asked.site && kill.nth === asked.nth) return kill.fault;
+    const tools = this.#setup.tools.map(({ name }) => name).filter((name) => effects.areAbout(words, name));
+    if (words.length > 0) this.passages.push({ ...asked, tools, about: aboutOf(words, tools) });
+    const { kill } = this.otherwise;
+    if (kill !== undefined && kill.process === asked.process && kill.site === asked.site && kill.nth === asked.nth) return kill.fault;
     for (const planned of this.#faults) {
       const { fault } = planned;
       if (planned.left === 0 || !fault.kinds.has(asked.kind) || !fault.sites.includes(asked.site) || !effects.areAbout(words, fault.tool)) continue;
