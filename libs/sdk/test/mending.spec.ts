@@ -135,7 +135,7 @@ describe('the fallback', () => {
   });
 
   it('takes over for a local effect as well, once the ledger has given it up', async () => {
-    const broken = defineTool({ ...look, fallback: { tool: last }, execute: () => { throw new Error('away'); } } as never);
+    const broken = defineTool({ name: 'look', version: '1', effect: 'pure', ...numbers, fallback: { tool: last }, execute: () => { throw new Error('away'); } });
     const stand = new StandIn({ tools: [broken, last] as never, triesMax: 1 });
     const settle = stand.settle.bind(stand);
     stand.settle = (step: Step, attempt: number, outcome: Outcome) => settle(step, attempt, outcome.status === 'failed' ? failed('transient', { fallback: byLast }) : outcome);
