@@ -1,7 +1,9 @@
+import { tmpdir } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from '@jest/globals';
 import { fromSentence } from '../src/doctor/finding.js';
 import { node } from '../src/doctor/machine.js';
+import { examineStack } from '../src/doctor/stack.js';
 import { durationMs } from '../src/duration.js';
 import { passes, unknownTypes } from '../src/live.js';
 import { replayRun } from '../src/replay-run.js';
@@ -102,6 +104,13 @@ describe('the doctor', () => {
     ['18.20.4', 'wrong'],
   ])('takes Node.js %s for %s', (version, state) => {
     expect(node(version).state).toBe(state);
+  });
+
+  it('says that `holdfast up` starts its own servers again, and of others whose address to correct', async () => {
+    const gone = { brokers: ['127.0.0.1:1'], databaseUrl: 'postgres://127.0.0.1:1', artifacts: tmpdir() };
+    const mends = async (own: boolean) => (await examineStack(gone, { kafka: own, postgres: own })).filter(({ what }) => what === 'Kafka' || what === 'PostgreSQL').map(({ mend }) => mend);
+    expect(await mends(true)).toEqual([expect.stringMatching(/Ctrl-C and run `holdfast up` again/), expect.stringMatching(/Ctrl-C/)]);
+    expect(await mends(false)).toEqual([expect.stringMatching(/HOLDFAST_BROKERS/), expect.stringMatching(/HOLDFAST_DATABASE_URL/)]);
   });
 
   it('takes the mend out of a sentence that says what is wrong: what to do', () => {

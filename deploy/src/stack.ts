@@ -5,8 +5,8 @@ import { listTopics, startKafka, type KafkaServer } from './kafka.js';
 import { describeUnexpectedExit, ManagedProcess } from './managed-process.js';
 import type { StackPorts } from './ports.js';
 import { createDatabase, startPostgres, type PostgresServer } from './postgres.js';
-import type { Exit } from './server-process.js';
-import { Supervisor } from './supervisor.js';
+import { describeExit, type Exit } from './server-process.js';
+import { Supervisor, type Restartable } from './supervisor.js';
 
 export type ServiceSpec = Readonly<{ name: string; instances: number; entry: string; env?: NodeJS.ProcessEnv | undefined }>;
 
@@ -25,7 +25,7 @@ export type StackOptions = Readonly<{
   log?: ((line: string) => void) | undefined;
   onOutput?: ((instance: string, line: string) => void) | undefined;
   onServiceExit?: ((process: ManagedProcess, exit: Exit) => void) | undefined;
-  /** Starts services again that end unexpectedly, with back-off. */
+  /** Starts services and servers of its own again that end unexpectedly, with back-off; a server finds the data that it had. */
   restart?: boolean | undefined;
 }>;
 
@@ -137,6 +137,7 @@ class LocalStack implements Stack {
     const { kafka: port, kafkaController: controllerPort } = this.options.ports ?? {};
     this.kafka = await startKafka({ dir: path.join(this.dir, 'kafka'), port, controllerPort, log: this.#log });
     this.brokers = [...this.kafka.brokers];
+    this.watch('Kafka', this.kafka);
   }
 
   private async reachPostgres(): Promise<void> {
@@ -153,6 +154,30 @@ class LocalStack implements Stack {
     const { durable, ports } = this.options;
     this.postgres = await startPostgres({ dir: path.join(this.dir, 'postgres'), port: ports?.postgres, durable, log: this.#log });
     this.databaseUrl = this.postgres.url();
+    this.watch('PostgreSQL', this.postgres);
+  }
+
+  /** Where it is started again nobody else stops it: whatever ends it is unexpected, but for the end of the stack. */
+  private watch(name: string, server: KafkaServer | PostgresServer): void {
+    if (this.options.restart !== true) return;
+    let runs = false;
+    const looked = (): void => {
+      runs = true;
+      void server.exited.then((exit) => {
+        runs = false;
+        if (this.#stopped !== undefined) return;
+        this.#log(`${name} ended unexpectedly: ${describeExit(exit)}. See ${server.dir}.`);
+        this.#supervisor.fell(again);
+      });
+    };
+    const again: Restartable = {
+      name,
+      get pid() {
+        return runs ? server.pid : undefined;
+      },
+      start: () => server.start().then(looked),
+    };
+    looked();
   }
 
   private process(service: ServiceSpec, number: number): ManagedProcess {

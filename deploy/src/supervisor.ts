@@ -1,4 +1,10 @@
-import type { ManagedProcess } from './managed-process.js';
+/** What can be started again: a service, Kafka, PostgreSQL. */
+export interface Restartable {
+  readonly name: string;
+  /** Undefined while it does not run. */
+  readonly pid: number | undefined;
+  start(): Promise<unknown>;
+}
 
 const FIRST_DELAY_MS = 500;
 const LONGEST_DELAY_MS = 30_000;
@@ -16,7 +22,7 @@ export class Supervisor {
 
   constructor(private readonly log: (line: string) => void) {}
 
-  fell(process: ManagedProcess): void {
+  fell(process: Restartable): void {
     if (this.#closed) return;
     const now = Date.now();
     const last = this.#falls.get(process.name);
@@ -39,7 +45,7 @@ export class Supervisor {
     await Promise.all(this.#starting);
   }
 
-  private async again(process: ManagedProcess): Promise<void> {
+  private async again(process: Restartable): Promise<void> {
     // Somebody else may have started it in the meantime.
     if (process.pid !== undefined) return;
     try {

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import { Kafka, logLevel } from 'kafkajs';
 import pg from 'pg';
+import { listTopics } from '../src/kafka.js';
 import { databaseUrl } from '../src/postgres.js';
 import { isRunning } from '../src/process-table.js';
 import { startStack, type Stack, type StackOptions } from '../src/stack.js';
@@ -138,4 +139,32 @@ describe('a stack', () => {
     expect(service.pid).not.toBe(first);
     expect(said).toContain(`fixture-1 ended unexpectedly: it exited with code 7. See ${service.logFile}.`);
   });
+
+  test('starts its Kafka and its PostgreSQL again when they are killed, with what they held', async () => {
+    const said: string[] = [];
+    const world = new EventEmitter();
+    const stack = await start({
+      restart: true,
+      log: (line) => {
+        said.push(line);
+        world.emit(line);
+      },
+    });
+    await stack.postgres?.createDatabase('kept');
+    for (const [name, server] of [['Kafka', stack.kafka], ['PostgreSQL', stack.postgres]] as const) {
+      const first = server?.pid ?? 0;
+      const risen = once(world, `${name} runs again.`);
+      process.kill(first, 'SIGKILL');
+      await risen;
+      expect([server?.pid === first, await isRunning(server?.pid ?? 0)]).toEqual([false, true]);
+      expect(said).toContain(`${name} ended unexpectedly: it was ended by SIGKILL. See ${server?.dir ?? ''}.`);
+    }
+    expect(await listTopics(stack.brokers)).toContain('prepared');
+    const client = new pg.Client({ connectionString: databaseUrl(stack.databaseUrl, 'kept') });
+    await client.connect();
+    await client.end();
+    const { length } = said;
+    await stack.stop();
+    expect(said).toHaveLength(length);
+  }, LIMIT_MS);
 });

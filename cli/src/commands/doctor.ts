@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import type { Finding } from '../doctor/finding.js';
 import { examineMachine } from '../doctor/machine.js';
-import { examineStack } from '../doctor/stack.js';
+import { examineStack, type OwnServers } from '../doctor/stack.js';
 import { EXIT } from '../failure.js';
 import { paint, print } from '../print.js';
-import { findStack } from '../stack-file.js';
+import { findStack, runningIn } from '../stack-file.js';
 
 export function addDoctor(program: Command): void {
   program
@@ -14,11 +14,17 @@ export function addDoctor(program: Command): void {
     .option('--json', 'print JSON')
     .action(async ({ all, json }: { all?: boolean; json?: boolean }) => {
       const stack = await findStack('.').catch(() => null);
-      const findings = [...(await examineMachine('.')), ...(stack === null ? [] : await examineStack(stack))];
+      const findings = [...(await examineMachine('.')), ...(stack === null ? [] : await examineStack(stack, await ownServers()))];
       const wrong = findings.filter(({ state }) => state === 'wrong').length;
       print(json === true, { ok: wrong === 0, stack: stack !== null, findings }, () => inWords(findings, stack !== null, all === true));
       if (wrong > 0) process.exitCode = EXIT.no;
     });
+}
+
+/** What the environment names is somebody else's. */
+async function ownServers(): Promise<OwnServers> {
+  const up = (await runningIn('.')) !== null;
+  return { kafka: up && process.env['HOLDFAST_BROKERS'] === undefined, postgres: up && process.env['HOLDFAST_DATABASE_URL'] === undefined };
 }
 
 function inWords(findings: readonly Finding[], stack: boolean, all: boolean): string {

@@ -20,10 +20,17 @@ const GATEWAY_WITHIN_MS = 5000;
 const RUNS_NAMED = 10;
 const stack = findingsOf('stack');
 
+/** Which servers `holdfast up` has started in this folder. */
+export interface OwnServers {
+  readonly kafka: boolean;
+  readonly postgres: boolean;
+}
+const UP_AGAIN = '`holdfast up` starts it again by itself; where it does not, end that with Ctrl-C and run `holdfast up` again: what was stored is kept';
+
 /** What is wrong with a stack that runs, or ought to. Changes nothing. */
-export async function examineStack({ brokers, databaseUrl, artifacts, gateway }: StackFile): Promise<Finding[]> {
-  const kafka = await looked('stack', 'Kafka', `start a broker at ${brokers.join(', ')}, or correct HOLDFAST_BROKERS`, () => topicsOf(brokers));
-  const postgres = await looked('stack', 'PostgreSQL', 'start it, or correct HOLDFAST_DATABASE_URL', () => databasesOf(databaseUrl));
+export async function examineStack({ brokers, databaseUrl, artifacts, gateway }: StackFile, own: OwnServers = { kafka: false, postgres: false }): Promise<Finding[]> {
+  const kafka = await looked('stack', 'Kafka', own.kafka ? UP_AGAIN : `start a broker at ${brokers.join(', ')}, or correct HOLDFAST_BROKERS`, () => topicsOf(brokers));
+  const postgres = await looked('stack', 'PostgreSQL', own.postgres ? UP_AGAIN : 'start it, or correct HOLDFAST_DATABASE_URL', () => databasesOf(databaseUrl));
   const answers = (findings: readonly Finding[]): boolean => findings.some(({ state }) => state === 'ok');
   const rest = await Promise.all([
     ...(answers(kafka) ? [looked('stack', 'services', 'see what Kafka says of its groups', () => servicesOf(brokers)), looked('stack', 'work', 'see that the topics can be read', () => workOf(brokers))] : []),
