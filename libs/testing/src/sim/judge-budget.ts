@@ -1,5 +1,7 @@
 import type { Run, RunEvent } from '@holdfast/orchestrator';
 import type { Budgets } from '@holdfast/protocol';
+import type { JournalRow } from '@holdfast/runtime';
+import { dataOf } from './folds.js';
 import type { Expected } from './oracle.js';
 
 /** What a step comes to that was refused since the run's budget was spent. */
@@ -18,8 +20,8 @@ export function overspent(budgets: Budgets | undefined, type: string, before: Kn
   return before.usage.tokens >= tokensMax ? `a step was taken after ${before.usage.tokens} tokens, its budget is ${tokensMax}` : null;
 }
 
-/** Whether a run has met the end of its budget. */
-export const isSpent = ({ stepsMax = Infinity, tokensMax = Infinity }: Budgets, { steps, usage }: Known): boolean => steps.size >= stepsMax || usage.tokens >= tokensMax;
+/** Whether something was refused to a run since its budget was spent: a group counts as one. */
+export const isSpent = (rows: readonly JournalRow[]): boolean => rows.some((row) => row.type === 'IntentRejected' && (dataOf(row) as { reason: string }).reason === 'budget_exhausted');
 
 /**
  * Whether what came of a run with a spent budget is what can come of it: each step as uninterrupted,

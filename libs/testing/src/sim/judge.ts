@@ -275,7 +275,7 @@ export class Judge {
     if (run.status === 'ended' && run.ending.status === 'cancelled' && this.sim.people.cancelled.has(id)) return;
     const bound = new Set(rows.flatMap(boundIn));
     const wanted = expected(options.seed, id, plan.program, { settles: this.sim.settles, cancels: (target) => this.#isCancelledAt(target), isBound: (step) => bound.has(step) });
-    if (plan.budgets !== undefined && isSpent(plan.budgets, run) && mayComeTo(run, wanted)) return;
+    if (isSpent(rows) && mayComeTo(run, wanted)) return;
     if (wanted.fails) return this.#failed(id, run, wanted);
     const got = run.status === 'ended' && run.ending.status === 'completed' && 'value' in run.ending.output ? (run.ending.output.value as string[]) : null;
     if (wanted.output !== null && got !== null) {
