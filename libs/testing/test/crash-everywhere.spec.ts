@@ -1,7 +1,10 @@
-import { describe, expect, it } from '@jest/globals';
+import { describe, expect, it, jest } from '@jest/globals';
 import { defineAgent, defineTool, notApplied, type Run } from '@holdfast/sdk';
 import { z } from 'zod';
 import { crashEverywhere, type Setup, type Surroundings } from '../src/index.js';
+
+// A world for each crash: seconds by itself, minutes beside all other suites.
+jest.setTimeout(600_000);
 
 const order = z.object({ order: z.string() });
 const input = { order: '7' };
@@ -170,7 +173,7 @@ describe('an agent that waits', () => {
     expect(results.map(({ crash }) => crash)).toEqual(expect.arrayContaining(['orchestrator dies before store.commit of signal go', 'worker dies after fire.granted of vault.open']));
     expect(mistakes.length).toBeGreaterThan(0);
     expect(mistakes.every((mistake) => /^worker dies .*: mail\.send at step 5 would have happened twice/.test(mistake))).toBe(true);
-  }, 120_000);
+  });
 });
 
 describe('a run that fails undisturbed', () => {

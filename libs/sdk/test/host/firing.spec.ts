@@ -66,7 +66,7 @@ const failure = (failureClass: 'transient' | 'overloaded' | 'permission_denied',
 
 test.each<[string, unknown, EffectClass, object]>([
   ['Rejected', new Rejected('card declined'), 'irreversible', { status: 'rejected', reason: 'card declined', evidence: { kind: 'receipt' } }],
-  ['Failed, to be tried again after the end of time', failure('transient', { retryAfterMs: 1e23 }), 'idempotent', { status: 'failed', failure: { class: 'transient', retryAfterMs: 100 * 365.25 * 86_400_000 } }],
+  ['Failed, to be tried again after the end of time', failure('transient', { retryAfterMs: 1e23 }), 'idempotent', { status: 'failed', failure: { class: 'transient', retryAfterMs: 365 * 24 * 60 * 60 * 1000 } }],
   ['Failed transient', failure('transient'), 'irreversible', { status: 'unknown', cause: 'may_have_applied' }],
   ['Failed transient, not applied', failure('transient', { notApplied: true }), 'irreversible', { status: 'failed', failure: { class: 'transient', notApplied: true } }],
   ['Failed overloaded', failure('overloaded'), 'irreversible', { status: 'unknown' }],
