@@ -7,6 +7,9 @@ import { isApproved, probeOf, SETTLE_MS } from './settling.js';
 import { resultOf, type FakeWorld } from './world.js';
 
 type Opened = MessageOf<typeof CaseOpened>['data'];
+/** Longer than a clock is behind here. */
+const AGAIN_MS = 2000;
+
 type Asked = MessageOf<typeof CompensationApprovalAsked>['data'];
 
 /** Whoever settles the cases that nothing but a person can, decides on answers, and asks for them: too early, wrongly, twice, and in the end rightly. */
@@ -15,6 +18,8 @@ export class Desk {
   readonly commands: { readonly run: string; readonly id: string; readonly about: 'case' | 'plan' }[] = [];
   readonly #seen = new Set<string>();
   readonly #answerable = new Set<string>();
+  /** What is done once more when it is refused as too early: by the clock of whoever refuses, which may be behind. */
+  readonly #again = new Map<string, () => void>();
   readonly #seed: string;
 
   constructor(
@@ -34,6 +39,10 @@ export class Desk {
     this.#seen.add(id);
     const data = (): unknown => JSON.parse(value ?? '');
     if (topic === topics.reconciliationEvents && type === 'CaseOpened') this.#look(key, data() as Opened);
+    if (topic === topics.reconciliationEvents && type === 'CaseCommandRefused') {
+      const { command, reason } = data() as { command: string; reason: string };
+      if (reason === 'too_early') this.#again.get(`${key}/${command}`)?.();
+    }
     if (topic === topics.compensationEvents && type === 'CompensationRegistered') this.#answerable.add(key);
     if (topic === topics.compensationEvents && type === 'CompensationApprovalAsked') this.#decide(key, data() as Asked);
     if (topic === topics.runEvents && type === 'RunFinished') this.#wish(key);
@@ -56,7 +65,11 @@ export class Desk {
     if (chance.hits(0.2)) look(eve, `eve ${step}/${of}`, chance.between(0, 2000));
     // A look counts from the moment in which it is written down. What may fire again under its key proves nothing to wait for.
     const settled = Math.max(0, (readingFrom ?? now + SETTLE_MS) - now) + 1;
-    for (let times = chance.pick([1, 1, 2]); times > 0; times -= 1) look(kate, `no. ${times} ${step}/${of}`, settled + chance.between(0, 1500));
+    const finalLook = (id: string, afterMs: number): void => {
+      this.#again.set(`${run}/${id}`, () => finalLook(`again ${id}`, AGAIN_MS));
+      look(kate, id, afterMs);
+    };
+    for (let times = chance.pick([1, 1, 2]); times > 0; times -= 1) finalLook(`no. ${times} ${step}/${of}`, settled + chance.between(0, 1500));
   }
 
   #decide(run: string, { plan, of, digest }: Asked): void {
