@@ -2,6 +2,7 @@ import { isoTime, StartRefused, topics } from '@holdfast/protocol';
 import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
+import { noSuchRun } from './failure.js';
 import { runOf } from './run-of.js';
 
 /** A run's checkpoint: all that is known of it, from its events alone; null when there are none. */
@@ -54,9 +55,9 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
 export async function whyNone(brokers: readonly string[], id: string): Promise<string> {
   const last = (await readStreams(brokers, topics.runEvents, id)).get(id)?.events.at(-1);
   const refused = last?.envelope.type === StartRefused.type ? StartRefused.schema.safeParse(last.data) : undefined;
-  if (refused?.success !== true) return `run ${id} has no events: it was never accepted here`;
+  if (refused?.success !== true) return noSuchRun(id).message;
   const { reason, message, retryAt } = refused.data;
-  return `there is no run ${id}: its start was refused (${reason}): ${message}; it may be started again from ${new Date(retryAt).toISOString()} on`;
+  return `there is no run ${id}: its start was refused (${reason}): ${message}; it may be started again from ${isoTime(retryAt)} on`;
 }
 
 /** An unknown with its case: since when, whose it is, when it is looked at next. */

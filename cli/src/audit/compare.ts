@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
+import { fold } from '@holdfast/kernel';
 import { topics, type Json, type Step } from '@holdfast/protocol';
 import { absent, evolve, phaseOf, type Run, type RunEvent } from '@holdfast/orchestrator/domain';
 import { readStreams } from './read-events.js';
@@ -33,7 +34,7 @@ export interface Comparison {
 type Known = Extract<Run, { steps: unknown }>;
 type AnyStep = Known['steps'] extends ReadonlyMap<Step, infer One> ? One : never;
 
-/** Sets a run beside another one of the same code, from the topic alone; null, with the name, for one that it doesn't hold. */
+/** Sets a run beside another one of the same code, from the topic alone; `missing` names one that it doesn't hold. */
 export async function compare(brokers: readonly string[], run: string, reference: string): Promise<Comparison | { readonly missing: string }> {
   const read = async (id: string): Promise<readonly RunEvent[] | null> => (await readStreams(brokers, topics.runEvents, id)).get(id)?.events.map(({ envelope, data }) => ({ type: envelope.type, data }) as unknown as RunEvent) ?? null;
   const one = await read(run);
@@ -62,7 +63,7 @@ export function compareEvents(run: string, events: readonly RunEvent[], referenc
 }
 
 function folded(events: readonly RunEvent[]): Known | null {
-  const run = events.reduce<Run>(evolve, absent);
+  const run = fold<Run, RunEvent>(evolve, absent, events);
   return 'steps' in run ? run : null;
 }
 

@@ -91,38 +91,38 @@ function compareAnchor(topic: string, anchor: Anchor, published: ReadonlyMap<str
   }
 }
 
-/** The seq up to which each lane's rows were acknowledged by the broker. */
-async function publishedUpTo(url: string): Promise<ReadonlyMap<number, number>> {
+async function connected<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ connectionString: url, types: exactTypes });
   await client.connect();
   try {
-    const { rows } = await client.query<{ lane: number; published: number }>('select lane, published from progress');
-    return new Map(rows.map(({ lane, published }) => [lane, published]));
+    return await work(client);
   } finally {
     await client.end();
   }
 }
 
+/** The seq up to which each lane's rows were acknowledged by the broker. */
+async function publishedUpTo(url: string): Promise<ReadonlyMap<number, number>> {
+  const { rows } = await connected(url, (client) => client.query<{ lane: number; published: number }>('select lane, published from progress'));
+  return new Map(rows.map(({ lane, published }) => [lane, published]));
+}
+
 async function compareDatabase(audit: Audited, url: string, published: ReadonlyMap<string, TopicStream>, acknowledged: ReadonlyMap<number, number>, report: (stream: string, problem: string) => void): Promise<void> {
-  const client = new pg.Client({ connectionString: url, types: exactTypes });
-  await client.connect();
-  try {
-    const { rows } = await client.query<Row>('select lane, seq, stream, version, type, time, tenant, hash, data from journal where version is not null and topic = $1 order by stream, version', [audit.topic]);
-    const { rows: agenda } = await client.query<{ stream: string }>('select stream from agenda where open');
-    const open = new Set(agenda.map(({ stream }) => stream));
-    const journal = new Map<string, Row[]>();
-    for (const row of rows) {
-      const stream = journal.get(row.stream);
-      if (stream === undefined) journal.set(row.stream, [row]);
-      else stream.push(row);
-    }
-    for (const stream of new Set([...published.keys(), ...journal.keys()])) {
-      compareStream(audit, journal.get(stream) ?? [], published.get(stream), acknowledged, (problem) => report(stream, problem));
-      const events = published.get(stream)?.events ?? [];
-      if (audit.isOpen(events.map(({ envelope, data }) => ({ type: envelope.type, data }))) && !open.has(stream)) report(stream, 'is open but not on the agenda: nothing would ever wake it');
-    }
-  } finally {
-    await client.end();
+  const { rows, agenda } = await connected(url, async (client) => ({
+    rows: (await client.query<Row>('select lane, seq, stream, version, type, time, tenant, hash, data from journal where version is not null and topic = $1 order by stream, version', [audit.topic])).rows,
+    agenda: (await client.query<{ stream: string }>('select stream from agenda where open')).rows,
+  }));
+  const open = new Set(agenda.map(({ stream }) => stream));
+  const journal = new Map<string, Row[]>();
+  for (const row of rows) {
+    const stream = journal.get(row.stream);
+    if (stream === undefined) journal.set(row.stream, [row]);
+    else stream.push(row);
+  }
+  for (const stream of new Set([...published.keys(), ...journal.keys()])) {
+    compareStream(audit, journal.get(stream) ?? [], published.get(stream), acknowledged, (problem) => report(stream, problem));
+    const events = published.get(stream)?.events ?? [];
+    if (audit.isOpen(events.map(({ envelope, data }) => ({ type: envelope.type, data }))) && !open.has(stream)) report(stream, 'is open but not on the agenda: nothing would ever wake it');
   }
 }
 

@@ -4,7 +4,7 @@ import { compare, type Comparison } from '../audit/compare.js';
 import { explain, type Explanation } from '../audit/explain.js';
 import { makeAnchor, readAnchor } from '../audit/anchor.js';
 import { verify } from '../audit/verify.js';
-import { EXIT } from '../failure.js';
+import { EXIT, noSuchRun } from '../failure.js';
 import { paint, print, progress, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
@@ -33,11 +33,7 @@ export function addAudit(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (id: string, { json }: { json?: boolean }) => {
       const explanation = await explain((await findStack('.')).brokers, id);
-      if (explanation === null) {
-        process.stderr.write(`run ${id} has no events: it was never accepted here\n`);
-        process.exitCode = EXIT.no;
-        return;
-      }
+      if (explanation === null) throw noSuchRun(id);
       print(json === true, explanation, () => people(explanation));
     });
   audit
@@ -46,11 +42,7 @@ export function addAudit(program: Command): void {
     .option('--json', 'print JSON')
     .action(async (id: string, reference: string, { json }: { json?: boolean }) => {
       const compared = await compare((await findStack('.')).brokers, id, reference);
-      if ('missing' in compared) {
-        process.stderr.write(`run ${compared.missing} has no events: it was never accepted here\n`);
-        process.exitCode = EXIT.no;
-        return;
-      }
+      if ('missing' in compared) throw noSuchRun(compared.missing);
       if (!compared.alike) process.exitCode = EXIT.no;
       print(json === true, compared, () => sideBySide(compared));
     });

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
+import { isoTime, JSON_DEPTH_MAX, parseJson, type Json } from '@holdfast/protocol';
 import { HoldfastClient, IntentRefusedError, NotAdmitted, OutcomeTimeout, type RunOutcome } from '@holdfast/sdk';
 import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import type { Command } from 'commander';
@@ -62,7 +62,7 @@ async function start(agent: string, options: StartOptions): Promise<void> {
     });
     if (outcome instanceof NotAdmitted) {
       const { reason, message, holder = null } = outcome;
-      const retryAt = new Date(outcome.retryAt).toISOString();
+      const retryAt = isoTime(outcome.retryAt);
       print(options.json === true, { run: run.id, agent: nameOf(declared), refused: { reason, message, retryAt, holder } }, () => `run ${run.id}: ${message}; it may be started again from ${retryAt} on`);
       process.exitCode = EXIT.no;
       return;

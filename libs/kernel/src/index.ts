@@ -1,3 +1,4 @@
 export * from './decider.js';
 export * from './exhaustive.js';
 export * from './specification.js';
+export * from './thrown.js';

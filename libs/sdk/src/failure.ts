@@ -1,7 +1,7 @@
+import { isA } from '@holdfast/kernel';
 import { describeIssues, FailureClass, type Failure } from '@holdfast/protocol';
 import { classOf, clipped, Failed, MESSAGE_MAX, messageOf } from './errors.js';
 import { RETRY_AFTER_MS_MAX } from './retry-after.js';
-import { isA } from './thrown.js';
 
 /** What code says of a failure. It may have no types, so that each member is looked at. */
 type Said = Readonly<Partial<Record<'class' | 'message' | 'retryAfterMs' | 'notApplied', unknown>>>;

@@ -1,3 +1,4 @@
+import { causesOf } from '@holdfast/kernel';
 import type { Broker, Cluster } from 'kafkajs';
 import type { Membership } from '../ports.js';
 import type { Moment } from '../system.js';
@@ -44,13 +45,6 @@ export function isRetriable(error: unknown): boolean {
   const causes = causesOf(error);
   const last = causes.at(-1);
   return causes.some(({ name }) => name === 'KafkaJSNumberOfRetriesExceeded') || (last !== undefined && last.cause === undefined && 'retriable' in last && last.retriable === true);
-}
-
-/** An error and what caused it, each once: causes may lead back to where they began. */
-function causesOf(error: unknown): readonly Error[] {
-  const errors = new Set<Error>();
-  for (let each = error; each instanceof Error && !errors.has(each); each = each.cause) errors.add(each);
-  return [...errors];
 }
 
 export const speaksOfRebalance = (error: unknown): boolean => DOUBTS.includes(errorType(error) ?? '');

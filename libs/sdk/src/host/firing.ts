@@ -1,4 +1,4 @@
-import { unreachable } from '@holdfast/kernel';
+import { isA, unreachable } from '@holdfast/kernel';
 import { describeIssues, type EffectClass, type Failure, type FailureClass, type Fence, type Json, type OperationKey, type Outcome, type RunId, type Step, type Tenant, type UnknownCause } from '@holdfast/protocol';
 import type { Clock } from '@holdfast/runtime';
 import type { z } from 'zod';
@@ -7,7 +7,6 @@ import { toJson } from '../define/json.js';
 import type { ToolContext, ToolDefinition } from '../define/tool.js';
 import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
 import { sound } from '../failure.js';
-import { isA } from '../thrown.js';
 import type { HostObserver } from './observer.js';
 import type { ArtifactPort } from './port.js';
 import { judge, parse } from './result.js';

@@ -1,7 +1,7 @@
+import { isA } from '@holdfast/kernel';
 import { systemClock } from '@holdfast/runtime/system';
 import type { PoolClient } from 'pg';
 import { classOf, Failed, MayHaveApplied, messageOf, Rejected } from '../errors.js';
-import { isA } from '../thrown.js';
 
 /** What bounds a transaction: epoch milliseconds. */
 export interface Deadlined {

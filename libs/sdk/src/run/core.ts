@@ -1,6 +1,6 @@
+import { isA } from '@holdfast/kernel';
 import type { Fence, RunId, Step, Tenant } from '@holdfast/protocol';
 import { type IntentRefusedError, RunEnded } from '../errors.js';
-import { isA } from '../thrown.js';
 import type { RunPort } from '../host/port.js';
 import type { RunStore } from './artifacts.js';
 import type { Completions } from './completions.js';

@@ -1,9 +1,9 @@
+import { isA } from '@holdfast/kernel';
 import { FinishRun, type MessageOf } from '@holdfast/protocol';
 import type { AgentDefinition } from '../define/agent.js';
 import { toJson } from '../define/json.js';
 import { clipped, InvalidOutput, MESSAGE_MAX, NotAwaited } from '../errors.js';
 import { failureOf } from '../failure.js';
-import { isA } from '../thrown.js';
 import { halted, type Core } from './core.js';
 import type { Entry } from './entry.js';
 import { OVERHEAD_BYTES } from './outgoing.js';

@@ -1,8 +1,8 @@
+import { isA } from '@holdfast/kernel';
 import { CallGroup, type Step } from '@holdfast/protocol';
 import type { ToolDefinition, ToolReference } from '../define/tool.js';
 import { GroupNotAllowed, ValueTooLarge } from '../errors.js';
 import { asError } from '../failure.js';
-import { isA } from '../thrown.js';
 import type { Calls, PreparedCall } from './calls.js';
 import { open, type Core } from './core.js';
 import type { Entry, GroupReports } from './entry.js';

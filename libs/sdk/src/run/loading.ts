@@ -1,6 +1,6 @@
+import { isA } from '@holdfast/kernel';
 import type { ArtifactRef } from '@holdfast/protocol';
 import { messageOf, ResultUnreadable } from '../errors.js';
-import { isA } from '../thrown.js';
 import { halted, type Core } from './core.js';
 import type { Entry, Settlement } from './entry.js';
 

@@ -1,4 +1,4 @@
-import { causesOf } from '../thrown.js';
+import { causesOf } from '@holdfast/kernel';
 
 /** Errors handed to authors' code, and whom to tell when the code lets one go unhandled. */
 const owners = new WeakMap<Error, (error: Error) => void>();

@@ -89,7 +89,7 @@ export class PlanJudge {
 
   /** The point of no return that has happened, at or after an effect. */
   #closedBy(run: string, of: string): string | null {
-    const effects = [...this.#registered.values()].filter((_, index) => [...this.#registered.keys()][index]?.startsWith(`${run}/`) === true);
+    const effects = [...this.#registered].flatMap(([name, effect]) => (name.startsWith(`${run}/`) ? [effect] : []));
     const points = effects.slice(effects.findIndex(({ step }) => step === of)).filter(({ pointOfNoReturn }) => pointOfNoReturn === true);
     return points.find(({ step }) => this.effectsOf(run).get(step)?.status === 'succeeded')?.step ?? null;
   }

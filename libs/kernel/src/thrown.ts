@@ -1,5 +1,5 @@
 /*
- * Anything may be thrown at a worker, and not everything answers when it is looked at: a revoked
+ * Anything may be thrown at us, and not everything answers when it is looked at: a revoked
  * proxy throws at each question, `instanceof` included.
  */
 
