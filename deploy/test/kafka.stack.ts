@@ -1,6 +1,7 @@
 import { createServer, type Server } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Kafka, logLevel } from 'kafkajs';
+import { ensureTopic } from '@holdfast/runtime/kafka';
 import { startKafka, type KafkaServer } from '../src/kafka.js';
 import { isRunning } from '../src/process-table.js';
 import { freshFolder, removeFolders } from './folders.js';
@@ -10,13 +11,6 @@ const TOPIC = 'kept.events';
 const LIMIT_MS = 90_000;
 
 const client = (server: KafkaServer): Kafka => new Kafka({ clientId: 'test', brokers: [...server.brokers], logLevel: logLevel.NOTHING });
-
-async function createTopic(server: KafkaServer): Promise<void> {
-  const admin = client(server).admin();
-  await admin.connect();
-  await admin.createTopics({ topics: [{ topic: TOPIC, numPartitions: 1, replicationFactor: 1 }], waitForLeaders: true });
-  await admin.disconnect();
-}
 
 async function produce(server: KafkaServer, value: string): Promise<void> {
   const producer = client(server).producer();
@@ -65,7 +59,7 @@ describe('Kafka', () => {
   }, LIMIT_MS);
 
   test('in two folders is two: a topic of one is not in the other', async () => {
-    await createTopic(one);
+    await ensureTopic(one.brokers, { name: TOPIC, retentionMs: 'forever' }, 1);
     await expect(topicsOf(one)).resolves.toContain(TOPIC);
     await expect(topicsOf(other)).resolves.not.toContain(TOPIC);
     expect(one.port).not.toBe(other.port);

@@ -1,5 +1,6 @@
 import { expect, jest, test } from '@jest/globals';
 import { Kafka, logLevel } from 'kafkajs';
+import { ensureTopic } from '@holdfast/runtime/kafka';
 import pg from 'pg';
 import { createDatabase, databaseUrl } from '../src/postgres.js';
 
@@ -33,8 +34,8 @@ test('servers that were lent before are lent again without a trace of it, and on
   const first = await borrow();
   const kafka = new Kafka({ brokers: first.brokers, clientId: 'lender-test', logLevel: logLevel.NOTHING });
   const [admin, consumer] = [kafka.admin(), kafka.consumer({ groupId: 'stays', sessionTimeout: 6000 })];
+  await ensureTopic(first.brokers, { name: 'left', retentionMs: 'forever' }, 2);
   await admin.connect();
-  await admin.createTopics({ topics: [{ topic: 'left', numPartitions: 2 }] });
   await admin.setOffsets({ groupId: 'gone', topic: 'left', partitions: [{ partition: 0, offset: '0' }] });
   await admin.disconnect();
   await createDatabase(first.databaseUrl, 'left');

@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, describe, expect, test } from '@jest/globals';
 import { Kafka, logLevel } from 'kafkajs';
 import pg from 'pg';
+import { ensureTopic } from '@holdfast/runtime/kafka';
 import { listTopics } from '../src/kafka.js';
 import { databaseUrl } from '../src/postgres.js';
 import { isRunning } from '../src/process-table.js';
@@ -17,12 +18,7 @@ const LIMIT_MS = 90_000;
 /** What every test run shares: a stack on servers that are not its own starts in no time. */
 const SHARED = { HOLDFAST_BROKERS: process.env['HOLDFAST_TEST_BROKERS'], HOLDFAST_DATABASE_URL: process.env['HOLDFAST_TEST_DATABASE_URL'] };
 
-async function createTopic(brokers: string[], partitions: number): Promise<void> {
-  const admin = new Kafka({ brokers, logLevel: logLevel.NOTHING }).admin();
-  await admin.connect();
-  await admin.createTopics({ topics: [{ topic: 'prepared', numPartitions: partitions }], waitForLeaders: true });
-  await admin.disconnect();
-}
+const createTopic = (brokers: string[], partitions: number): Promise<void> => ensureTopic(brokers, { name: 'prepared', retentionMs: 'forever' }, partitions);
 
 describe('a stack', () => {
   const stacks: Stack[] = [];

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import { Kafka, logLevel } from 'kafkajs';
 import { connect } from '../src/kafka/client.js';
-import { createLaneGroup, createWriter } from '../src/kafka/index.js';
+import { createLaneGroup, createWriter, ensureTopic } from '../src/kafka/index.js';
 import type { LaneGroup, LogWriter, Membership } from '../src/ports.js';
 
 const brokers = (process.env['HOLDFAST_TEST_BROKERS'] ?? '').split(',');
@@ -66,10 +66,7 @@ afterEach(async () => {
 
 async function madeTopic(): Promise<{ topic: string; writer: LogWriter }> {
   const topic = `group-${randomUUID()}`;
-  const admin = new Kafka({ brokers, logLevel: logLevel.NOTHING }).admin();
-  await admin.connect();
-  await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true });
-  await admin.disconnect();
+  await ensureTopic(brokers, { name: topic, retentionMs: 'forever' }, 1);
   const writer = await createWriter({ brokers, clientId: topic });
   undo.push(() => writer.close());
   return { topic, writer };

@@ -7,4 +7,4 @@ export { createWriter, laneOf, rounds } from './writer.js';
 export { follow, type FollowOptions } from './follow.js';
 export { describeGroups, describeTopics, topicFaults, type DescribedGroup, type DescribedTopic, type TopicFault } from './describe.js';
 export { readLane, tail, type Tail, type TailOptions } from './tail.js';
-export { durabilityProblem, ensurePoolTopics, ensureTopics, ensureTopicsOfPools, partitionEnds, partitionsOf, TopicError } from './topics.js';
+export { durabilityProblem, ensurePoolTopics, ensureTopic, ensureTopics, ensureTopicsOfPools, partitionEnds, partitionsOf, TopicError } from './topics.js';

@@ -51,6 +51,11 @@ export async function ensureTopicsOfPools(brokers: readonly string[], names: rea
   for (const pool of pools) await ensurePoolTopics(brokers, pool);
 }
 
+/** One topic, as `ensureTopics` makes them: once this returns the brokers know it, which kafkajs's own waiting for leaders does not promise. */
+export function ensureTopic(brokers: readonly string[], spec: TopicSpec, partitions: number): Promise<void> {
+  return withAdmin(brokers, (admin) => ensure(admin, [spec], partitions, 1));
+}
+
 async function ensure(admin: Admin, specs: readonly TopicSpec[], partitions: number, replication: number): Promise<void> {
   const existing = new Set(await admin.listTopics());
   const missing = specs.filter(({ name }) => !existing.has(name));
