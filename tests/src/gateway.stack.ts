@@ -230,6 +230,26 @@ test('an idempotency key gives one answer to one request', async () => {
   await ended(String(first.body['id']));
 });
 
+test('a request stays its gateway’s for as long as it is being answered, and not for long after its death', async () => {
+  type Row = { readonly locked_to: string; readonly expires_at: string };
+  const row = async (): Promise<Row | undefined> => (await stack.pool('holdfast_gateway').query<Row>(`select locked_to, expires_at from idempotency where key = 'slow'`)).rows[0];
+  const DAY_MS = 24 * 60 * 60 * 1000;
+  const orchestrator = stack.service('orchestrator');
+  orchestrator.signal('SIGSTOP');
+  try {
+    const asked = gateway.post('/v1/runs?waitMs=30000', keys.agent, { agent, runId: 'slow', input: { order: 'slow' } }, { 'idempotency-key': 'slow' });
+    const first = await eventually('the request is begun', row);
+    // Its answer is kept for a day from its beginning.
+    expect(Number(first.locked_to) - (Number(first.expires_at) - DAY_MS)).toBe(10_000);
+    await eventually('it is put off', async () => Number((await row())?.locked_to) > Number(first.locked_to));
+    orchestrator.signal('SIGCONT');
+    expect(await asked).toMatchObject({ status: 201, body: { id: 'slow' } });
+  } finally {
+    orchestrator.signal('SIGCONT');
+  }
+  await ended('slow');
+});
+
 test('events are posted, signed, tried again, and given up in the open', async () => {
   receiver.answers.set('/flaky', [500]).set('/gone', [410]);
   const made = await Promise.all(['/flaky', '/gone'].map((path) => gateway.post('/v1/webhooks', keys.admin, { url: `${receiver.url}${path}`, types: ['RunFinished'] })));

@@ -15,6 +15,7 @@ const SHORT = [
   'host.after-call answer irreversible reordered',
   'orchestrator.after-commit ApprovalDecided irreversible doubled',
   'orchestrator.before-publish RunCancelRequested irreversible reordered',
+  'gateway.before-publish StartRun irreversible doubled',
 ];
 const MINUTES = 60_000;
 

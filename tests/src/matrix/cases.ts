@@ -19,7 +19,7 @@ const CLOCKS: readonly Case[] = VICTIMS.flatMap((victim) =>
   ([1, -1] as const).map((sign): Case => ({
     name: `clock of the ${victim} 5 minutes ${sign > 0 ? 'ahead' : 'behind'}`,
     run: async (ground, name) => {
-      const process = ground.victim(victim);
+      const process = await ground.victim(victim);
       const right = (): Promise<void> => process.restart({ [CLOCK]: undefined });
       await process.restart({ [CLOCK]: String(sign * WRONG_BY_MS) });
       const plans = loadOf(`clock-${victim}`, { ...ofService(victim), doubt: true }, 10);

@@ -3,7 +3,7 @@ import type { EffectClass } from '@holdfast/protocol';
 export const DELIVERIES = ['once', 'doubled', 'reordered'] as const;
 export type Delivery = (typeof DELIVERIES)[number];
 export const EFFECTS = ['pure', 'idempotent', 'irreversible'] as const satisfies readonly EffectClass[];
-export const VICTIMS = ['orchestrator', 'ledger', 'reconciliation', 'compensation', 'worker'] as const;
+export const VICTIMS = ['orchestrator', 'ledger', 'reconciliation', 'compensation', 'worker', 'gateway'] as const;
 export type Victim = (typeof VICTIMS)[number];
 
 /** A process dies while a run of its own is at a boundary. */
@@ -97,6 +97,14 @@ const ON_THE_WAY = {
 const waiting = (): Boundary[] =>
   (['answered', 'cancelled'] as const).flatMap((waits) => ON_THE_WAY[waits].flatMap((about) => SERVICE_POINTS.map((point): Boundary => ({ victim: 'orchestrator', point: `orchestrator.${point}`, about, tools: WAITING, waits }))));
 
+/** What the gateway is asked for, shows and tells of such runs, all of which reach it and nobody else. */
+const gateway = (): Boundary[] => {
+  const of = (waits: Waits, point: string, about: string): Boundary => ({ victim: 'gateway', point: `gateway.${point}`, about, tools: WAITING, waits });
+  const asked = ['before-publish', 'after-publish'].flatMap((point) => [...['StartRun', 'SignalRun', 'DecideApproval'].map((about) => of('answered', point, about)), of('cancelled', point, 'CancelRun')]);
+  const shown = ['before-commit', 'after-commit'].flatMap((point) => ['RunAccepted', 'EffectSucceeded', 'WaitStarted', 'RunFinished'].map((about) => of('answered', point, about)));
+  return [...asked, ...shown, ...['before-post', 'after-post'].map((point) => of('answered', point, 'RunFinished'))];
+};
+
 const worker = (point: string, about: string, tools: Boundary['tools'], doubt = false): Boundary => ({ victim: 'worker', point, about, tools, doubt });
 const COMMITTED_BACK = { pure: nothing, idempotent: free, irreversible: 'irreversible-answered' } as const;
 const back = (point: string, about: string, tools: Boundary['tools'] = ANSWERED): Boundary => ({ victim: 'worker', point, about, tools, back: true });
@@ -130,6 +138,7 @@ const BOUNDARIES: readonly Boundary[] = [
   ...wayBack(WAY_BACK, ANSWERED, false),
   ...wayBack(WAY_BACK_IN_DOUBT, ANSWERED_IN_DOUBT, true),
   ...['before-publish', 'after-publish'].flatMap((point) => ['RecordStep', 'StartWait', 'ReleaseRun'].map((about): Boundary => ({ victim: 'worker', point: `worker.${point}`, about, tools: WAITING, waits: 'answered' }))),
+  ...gateway(),
   ...['before-publish', 'after-publish'].map((point) => back(`worker.${point}`, `EffectReported/${ANSWER}`)),
   back('host.before-commit', ANSWER, COMMITTED_BACK),
   back('host.after-commit', ANSWER, COMMITTED_BACK),

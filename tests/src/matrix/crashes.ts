@@ -94,10 +94,10 @@ export async function crashProcess(ground: Ground, victim: Victim, cells: readon
   const armedFor = (some: readonly CrashCell[], round: number): Armed[] =>
     some.map((cell) => {
       const run = `${victim}-${cells.indexOf(cell)}-${cell.effect}-${cell.delivery}-${round}`;
-      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, back: cell.back, waits: cell.waits }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
+      return { cell, plan: { run, tool: cell.tool, steps: STEPS, doubt: cell.doubt, back: cell.back, waits: cell.waits, called: victim === 'gateway' }, setting: `${cell.point}@${run}/${cell.about}`, crashedAt: null };
     });
   const armed = Array.from({ length: ROUNDS_MAX }, (_, round) => armedFor(cells, round)).flat();
-  const process = new ArmedProcess(ground.victim(victim), armed);
+  const process = new ArmedProcess(await ground.victim(victim), armed);
   await process.arm();
   try {
     for (const boundary of new Set(cells.map((cell) => cell.boundary))) {
@@ -136,9 +136,10 @@ async function crashBoundary(ground: Ground, process: ArmedProcess, group: reado
   });
   for (const { run } of plans) await ground.copier.release(run);
   const unexpected = process.faults.splice(0);
-  return group.map(({ cell, plan, crashedAt }) => {
+  const called = await Promise.all(plans.map((plan) => ground.calledFaults(plan)));
+  return group.map(({ cell, plan, crashedAt }, index) => {
     const endedAt = ground.view(plan.run).endedAt;
-    const faults = [...(crashedAt === null ? [NOT_REACHED] : []), ...(cell.delivery !== 'once' && ground.copier.copiesOf(plan.run) === 0 ? [NOT_COPIED] : []), ...(ended ? unexpected : [])];
+    const faults = [...(called[index] ?? []), ...(crashedAt === null ? [NOT_REACHED] : []), ...(cell.delivery !== 'once' && ground.copier.copiesOf(plan.run) === 0 ? [NOT_COPIED] : []), ...(ended ? unexpected : [])];
     return [cell, rowOf(cell.name, judge(ground, [plan]), { recoveredMs: crashedAt === null || endedAt === null ? null : Math.max(0, endedAt - crashedAt), faults })];
   });
 }

@@ -4,6 +4,7 @@ import { LOCAL_SESSION_TIMEOUT_MS, ManagedProcess } from '@holdfast/deploy';
 import { topics, type Json } from '@holdfast/protocol';
 import { eventually } from '../support/eventually.js';
 import { SERVICES, TestStack, type ServiceName } from '../support/stack.js';
+import { Caller } from './caller.js';
 import type { Victim, Waits } from './cells.js';
 import { Copier } from './delivery.js';
 import { Sink } from './sink.js';
@@ -27,7 +28,12 @@ export interface RunPlan {
   readonly pad?: string;
   /** It records work, calls, waits for a signal and an approval, and calls again; or is cancelled while it waits for the signal. */
   readonly waits?: Waits | null;
+  /** All that is asked of it goes through the gateway. */
+  readonly called?: boolean;
 }
+
+/** What the worker's agent is told. */
+const inputOf = ({ tool, steps, doubt = false, back = false, ms = 0, gate, pad = '', waits = null }: RunPlan): Json => ({ tool, steps, doubt, back, ms, gate: gate ?? null, pad, waits });
 
 /** The steps at which a run calls the world. */
 export function callsOf({ steps, waits = null }: RunPlan): readonly number[] {
@@ -67,6 +73,9 @@ export class Ground {
   readonly #extra: ManagedProcess[] = [];
   /** What people have sent, by run and wait. */
   readonly #attended = new Set<string>();
+  #caller: Promise<Caller> | undefined;
+  /** Requests under way. */
+  readonly #asking = new Set<Promise<unknown>>();
   #scanned = 0;
   #workers = 0;
 
@@ -97,7 +106,13 @@ export class Ground {
     }
   }
 
+  /** Of a gateway, which is there once it is asked for. */
+  caller(): Promise<Caller> {
+    return (this.#caller ??= Caller.open(this.stack, this.options.signal));
+  }
+
   async close(): Promise<void> {
+    await (await this.#caller?.catch(() => undefined))?.close().catch(() => undefined);
     await this.copier?.close().catch(() => undefined);
     await Promise.all(this.#extra.map(async (each) => {
       if (each.pid !== undefined) await each.kill();
@@ -106,7 +121,8 @@ export class Ground {
     await this.sink.close();
   }
 
-  victim(name: Victim): ManagedProcess {
+  async victim(name: Victim): Promise<ManagedProcess> {
+    if (name === 'gateway') return (await this.caller()).gateway.process;
     return name === 'worker' ? this.worker : this.stack.service(name);
   }
 
@@ -134,34 +150,46 @@ export class Ground {
     return made;
   }
 
-  /** Asks for runs, all in one produce. */
+  /** Asks for runs: all in one produce, or each by a request. */
   async begin(plans: readonly RunPlan[]): Promise<void> {
-    await this.stack.producer.send({
-      topic: topics.agentIntents,
-      acks: -1,
-      messages: plans.map(({ run, tool, steps, doubt = false, back = false, ms = 0, gate = null, pad = '', waits = null }) => ({
-        key: run,
-        headers: { ce_type: 'StartRun' },
-        value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: { tool, steps, doubt, back, ms, gate, pad, waits } }),
-      })),
-    });
+    const messages = plans.flatMap(({ called = false, ...plan }) => (called ? [] : [{ key: plan.run, headers: { ce_type: 'StartRun' }, value: JSON.stringify({ agent: { name: 'cell', version: '1' }, input: inputOf(plan) }) }]));
+    if (messages.length > 0) await this.stack.producer.send({ topic: topics.agentIntents, acks: -1, messages });
+    await Promise.all(plans.filter(({ called = false }) => called).map(async (plan) => (await this.caller()).start(plan.run, inputOf(plan))));
   }
 
   /** Does once what runs wait for: signals them, approves, or cancels those that are to be. */
   async attend(plans: readonly RunPlan[]): Promise<void> {
     const by = { name: 'kate', roles: ['operator'] };
-    for (const { run, waits = null } of plans) {
+    for (const { run, waits = null, called = false } of plans) {
       if (waits === null) continue;
       for (const { envelope, data } of this.stack.events(run)) {
         const { step, wait } = data as { step?: string; wait?: { kind: string } };
         if (envelope.type !== 'WaitStarted' || step === undefined || this.#attended.has(`${run}/${step}`)) continue;
         this.#attended.add(`${run}/${step}`);
+        if (called) {
+          this.#ask(run, step, waits, wait?.kind);
+          continue;
+        }
         const command = (type: string, more: Json): Promise<unknown> => this.stack.send({ topic: topics.operatorCommands, key: run, type, value: JSON.stringify({ command: `${type} ${step}`, by, ...(more as object) }) });
         if (waits === 'cancelled') await command('CancelRun', { reason: 'as planned', scope: 'run', manner: 'immediate' });
         else if (wait?.kind === 'approval') await command('DecideApproval', { step, decision: 'approve' });
         else await this.stack.intent(run, 'SignalRun', { signal: `go ${step}`, name: 'go', payload: 'go' });
       }
     }
+  }
+
+  /** The same by a request, whose answer may be long in coming. */
+  #ask(run: string, step: string, waits: Waits, kind: string | undefined): void {
+    const asking = this.caller().then((caller) => (waits === 'cancelled' ? caller.cancel(run) : kind === 'approval' ? caller.approve(run, step) : caller.tell(run, 'go', 'go')));
+    this.#asking.add(asking.finally(() => this.#asking.delete(asking)));
+  }
+
+  /** What is wrong with what the gateway answered, showed and told of a run that was asked of it, where that has ended. */
+  async calledFaults(plan: RunPlan): Promise<readonly string[]> {
+    const { run, waits = null, called = false } = plan;
+    if (!called || !this.hasEnded(plan)) return [];
+    await Promise.all(this.#asking);
+    return (await this.caller()).faultsOf(run, waits === 'cancelled' ? 'cancelled' : 'completed');
   }
 
   view(run: string): RunView {

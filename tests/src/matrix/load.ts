@@ -29,7 +29,7 @@ export function loadOf(kind: string, about: Partial<RunPlan> = {}, runs = RUNS):
 }
 
 /** Runs that give a service something to do. */
-export const ofService = (service: Victim): Partial<RunPlan> => (service === 'compensation' ? { tool: 'irreversible-answered', back: true } : { doubt: service === 'reconciliation' });
+export const ofService = (service: Victim): Partial<RunPlan> => (service === 'gateway' ? { called: true } : service === 'compensation' ? { tool: 'irreversible-answered', back: true } : { doubt: service === 'reconciliation' });
 
 export const prefixOf = (plans: readonly RunPlan[]): string => (plans[0]?.run ?? '').replace(/\d+$/, '');
 

@@ -1,5 +1,5 @@
 import { encodeHeaders, topics, VALUE_BYTES_MAX, type Json, type Message } from '@holdfast/protocol';
-import type { LogWriter } from '@holdfast/runtime';
+import { crashPoint, inHand, type LogWriter } from '@holdfast/runtime';
 import type { Principal } from '../domain/access.js';
 import { Problem } from '../http/problem.js';
 import { askedOf } from '../http/trace.js';
@@ -51,7 +51,10 @@ export class Commands {
     try {
       const traceparent = askedOf(run);
       const headers = encodeHeaders({ id, type: message.type, source: this.source, subject: run, time: this.now(), tenant: principal.tenant, ...(traceparent === undefined ? {} : { traceparent }) });
+      const about = (): readonly string[] => inHand(run, message.type, value);
+      crashPoint('gateway.before-publish', about);
       await this.writer.publish([{ topic, ...(lane === undefined ? {} : { lane }), key: run, headers, value }]);
+      crashPoint('gateway.after-publish', about);
     } catch (error) {
       waiting.forget();
       throw error;

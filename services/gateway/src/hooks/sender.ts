@@ -1,5 +1,5 @@
 import { createHmac } from 'node:crypto';
-import { systemClock } from '@holdfast/runtime';
+import { crashPoint, systemClock } from '@holdfast/runtime';
 import { signedPosts, WebhookRefused } from '@holdfast/runtime/webhook';
 import type { ServiceLog } from '@holdfast/runtime/nest';
 import type { DataSource } from 'typeorm';
@@ -33,6 +33,12 @@ interface Posted {
   readonly state: 'delivered' | 'dead' | 'pending';
   readonly problem: string | null;
   readonly pauseMs: number | null;
+}
+
+/** What a post is to a crash point: the run and type of its event. */
+function inPost(body: string): readonly string[] {
+  const { type, data } = JSON.parse(body) as { readonly type: string; readonly data: { readonly run: string } };
+  return [`${data.run}/${type}`];
 }
 
 /** Sends what is due, at least once; a receiver that is down, or hangs, delays nothing but its own. */
@@ -129,7 +135,9 @@ export class WebhookSender {
 
   async #post({ webhook, event, url, body, tries }: Due): Promise<Posted> {
     try {
+      crashPoint('gateway.before-post', () => inPost(body));
       await signedPosts(url, secretOf(this.key, webhook))({ id: event, body });
+      crashPoint('gateway.after-post', () => inPost(body));
       return { state: 'delivered', problem: null, pauseMs: null };
     } catch (error) {
       const problem = error instanceof WebhookRefused ? error.message : 'it can’t be reached';

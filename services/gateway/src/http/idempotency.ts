@@ -5,8 +5,8 @@ import type { Principal } from '../domain/access.js';
 import { rowsOf } from '../store/database.js';
 import { Problem } from './problem.js';
 
-/** For how long a request may be under way before its repetition takes over; longer than any wait for an answer. Milliseconds. */
-const LOCK_MS = 60_000;
+/** For how long a request is its gateway's before its repetition takes over: put off for as long as it is being answered, so that it ends soon where that gateway died. Milliseconds. */
+const LOCK_MS = 10_000;
 /** How long an answer is kept. Milliseconds. */
 export const KEPT_MS = 24 * 60 * 60 * 1000;
 
@@ -66,6 +66,14 @@ export class Idempotency {
     if (row !== undefined && row.request !== request) throw new Problem('idempotency-key-reused', 'this Idempotency-Key was used for another request; choose a new one');
     if (row === undefined || row.status === null) throw new Problem('idempotency-in-progress', 'a request with this Idempotency-Key is being answered; try again', { headers: { 'retry-after': '1' } });
     return { status: row.status, headers: JSON.parse(row.headers ?? '{}') as Record<string, string>, body: row.body ?? '' };
+  }
+
+  /** While we answer a request, its repetitions wait; until what is returned is called. */
+  hold({ tenant, id }: Principal, key: string): () => void {
+    // Where it can't be put off a repetition may begin, under the same command.
+    const putOff = (): void => void this.database.query('update idempotency set locked_to = $4 where tenant = $1 and asker = $2 and key = $3 and status is null', [tenant, id, key, this.now() + LOCK_MS]).catch(() => undefined);
+    const timer = setInterval(putOff, LOCK_MS / 4);
+    return () => clearInterval(timer);
   }
 
   async keep({ tenant, id }: Principal, key: string, { status, headers, body }: KeptAnswer): Promise<void> {

@@ -68,7 +68,8 @@ export class AnswerInterceptor implements NestInterceptor {
       send(response, kept.status, { ...kept.headers, 'idempotency-replayed': 'true' }, kept.body);
       return;
     }
-    await this.#answerOnce(spec, request, response, call, key, next);
+    const letGo = this.idempotency.hold(principal, key);
+    await this.#answerOnce(spec, request, response, call, key, next).finally(letGo);
   }
 
   /** What was decided is kept, a refusal too; what failed on the way, never reached its owner or was refused only for now is not, so that it may be tried again. */

@@ -1,5 +1,5 @@
 import { caseMessages, contractKey, contractMessages, DeadLetter, decodeHeaders, decoder, effectMessages, parseJson, planMessages, runMessages, topics, WorkerSeen, type Envelope, type Json, type Step } from '@holdfast/protocol';
-import type { LogRecord } from '@holdfast/runtime';
+import { crashPoint, inHand, type LogRecord } from '@holdfast/runtime';
 import type { DataSource, EntityManager } from 'typeorm';
 import { brakeOf, type BrakeEvent } from '../domain/brake-view.js';
 import { evolveCase, type CaseView } from '../domain/case-view.js';
@@ -52,6 +52,7 @@ export class Projector implements LaneSink {
     const [first] = records;
     const last = records.at(-1);
     if (first === undefined || last === undefined) return true;
+    const about = (): readonly string[] => records.flatMap(told).flatMap(({ envelope, record }) => inHand(envelope.subject, envelope.type, record.value ?? 'null'));
     const taken = await this.database.transaction(async (tx) => {
       const moved = await rowsOf<{ next: number }>(
         tx,
@@ -63,8 +64,10 @@ export class Projector implements LaneSink {
       );
       if (moved.length === 0) return false;
       await this.#project(tx, first.topic, records.flatMap(told));
+      crashPoint('gateway.before-commit', about);
       return true;
     });
+    if (taken) crashPoint('gateway.after-commit', about);
     if (taken) this.onMoved([placeOf(first.topic, first.lane)]);
     return taken;
   }
