@@ -3,7 +3,7 @@ import { VICTIMS } from './cells.js';
 import { FROZEN } from './frozen.js';
 import type { Ground, RunPlan } from './ground.js';
 import { judge, rowOf } from './judge.js';
-import { loadOf, ofService, underLoad, type Case, type Disturbed } from './load.js';
+import { CLOCK, loadOf, ofService, underLoad, type Case, type Disturbed } from './load.js';
 import { OUTAGES } from './outages.js';
 import { RESTORES } from './restores.js';
 import type { Row } from './table.js';
@@ -12,7 +12,6 @@ export type { Case } from './load.js';
 
 const WRONG_BY_MS = 5 * 60_000;
 const WRONG_FOR_MS = 15_000;
-const CLOCK = 'HOLDFAST_CLOCK_OFFSET_MS';
 
 /** Clocks that are wrong by minutes: nothing happens twice. A task may count as late at once, and then its run is told so, truly. */
 const CLOCKS: readonly Case[] = VICTIMS.flatMap((victim) =>

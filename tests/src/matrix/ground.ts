@@ -28,12 +28,14 @@ export interface RunPlan {
   readonly pad?: string;
   /** It records work, calls, waits for a signal and an approval, and calls again; or is cancelled while it waits for the signal. */
   readonly waits?: Waits | null;
+  /** It sleeps before its calls, milliseconds. */
+  readonly nap?: number;
   /** All that is asked of it goes through the gateway. */
   readonly called?: boolean;
 }
 
 /** What the worker's agent is told. */
-const inputOf = ({ tool, steps, doubt = false, back = false, ms = 0, gate, pad = '', waits = null }: RunPlan): Json => ({ tool, steps, doubt, back, ms, gate: gate ?? null, pad, waits });
+const inputOf = ({ tool, steps, doubt = false, back = false, ms = 0, gate, pad = '', waits = null, nap = 0 }: RunPlan): Json => ({ tool, steps, doubt, back, ms, gate: gate ?? null, pad, waits, nap });
 
 /** The steps at which a run calls the world. */
 export function callsOf({ steps, waits = null }: RunPlan): readonly number[] {

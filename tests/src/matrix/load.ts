@@ -17,6 +17,8 @@ export interface Disturbed {
   readonly faults?: readonly string[];
 }
 
+/** Makes a process's clock wrong by so many milliseconds. */
+export const CLOCK = 'HOLDFAST_CLOCK_OFFSET_MS';
 const RUNS = 16;
 const STEPS = 3;
 const TOOLS = ['irreversible-granted', 'idempotent-local', 'irreversible-granted', 'idempotent-granted', 'pure-local'] as const;

@@ -101,9 +101,9 @@ const byName = new Map([...tools, ...answeredTools].map((tool) => [tool.name, to
 const cell = defineAgent({
   name: 'cell',
   version: '1',
-  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), back: z.boolean().default(false), ms: z.number(), gate: z.string().nullable(), pad: z.string().default(''), waits: z.enum(['answered', 'cancelled']).nullable().default(null) }),
+  input: z.object({ tool: z.string(), steps: z.number(), doubt: z.boolean(), back: z.boolean().default(false), ms: z.number(), gate: z.string().nullable(), pad: z.string().default(''), waits: z.enum(['answered', 'cancelled']).nullable().default(null), nap: z.number().default(0) }),
   output: z.array(z.number()),
-  run: async (run, { tool: name, steps, doubt, back, ms, gate, pad, waits }) => {
+  run: async (run, { tool: name, steps, doubt, back, ms, gate, pad, waits, nap }) => {
     const tool = byName.get(name);
     const approved = byName.get('irreversible-approved');
     if (tool === undefined || approved === undefined) throw new Error(`no tool ${name}`);
@@ -117,6 +117,7 @@ const cell = defineAgent({
       ids.push(await run.call(approved, approval.args, { approval }));
       return ids;
     }
+    if (nap > 0) await run.sleep(nap);
     for (let n = 1; n <= steps; n += 1) ids.push(await run.call(tool, { n, doubt: doubt && !back && n === 1, ...(back ? { doubtBack: doubt && n === steps } : {}), ms, gate: n === 1 ? gate : null, ...(pad === '' ? {} : { pad }) }));
     if (back) throw new Error('no way on: all of it goes back');
     return ids;
