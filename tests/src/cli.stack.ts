@@ -66,6 +66,14 @@ test('an approval is listed with all that is approved, decided, and gone from th
   expect((await cli('approvals', 'list', '--run', 'large')).out).toBe('nothing waits for an approval\n');
 });
 
+test('a start carries what is said of its conversation, its place in the queue and its budgets', async () => {
+  const said = ['--concurrency-key', 'chat-7', '--priority', '-5', '--steps-max', '50', '--success', 'paid', 'told', '--on-deadline', 'compensate', '--deadline', '1h'];
+  expect((await start('talk', 6000, ...said)).code).toBe(0);
+  expect((await stack.event('talk', 'RunAccepted')).data).toMatchObject({ budgets: { stepsMax: 50 }, success: ['paid', 'told'], onDeadline: { action: 'compensate' } });
+  const refused = await start('talk-2', 100, '--concurrency-key', 'chat-7', '--on-concurrent', 'reject', '--wait', '1m');
+  expect([refused.code, JSON.parse(refused.out)]).toMatchObject([1, { refused: { reason: 'concurrent_run', holder: 'talk' } }]);
+});
+
 test('tail tells what happened to a run in its order, and ends where it shall not follow', async () => {
   await stack.event('paid', 'EffectSucceeded', () => true, topics.effectEvents);
   const { code, out } = await cli('tail', '--run', 'paid', '--no-follow', '--json');

@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { AssignCase, JSON_DEPTH_MAX, parseJson, ResolveCase, Step, topics, type Json, type Message } from '@holdfast/protocol';
 import { caseHistory, parseCaseName, readAlarms, readCases, type CaseView } from '../cases.js';
 import { CliError, EXIT } from '../failure.js';
+import { momentMs } from '../moment.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
@@ -108,8 +109,7 @@ async function resolve(name: string, options: ResolveOptions): Promise<void> {
   const id = newCommandId();
   if ((options.applied === undefined) === (options.notApplied === undefined)) throw new CliError('say what you found: --applied [result] or --not-applied');
   const verdict = options.applied === undefined ? ({ status: 'not_applied' } as const) : ({ status: 'applied', result: resultOf(options.applied) } as const);
-  const readAt = options.readAt === undefined ? undefined : Date.parse(options.readAt);
-  if (readAt !== undefined && !Number.isFinite(readAt)) throw new CliError(`--read-at ${options.readAt ?? ''} is no time such as 2026-01-31T12:00:00Z`);
+  const readAt = options.readAt === undefined ? undefined : momentMs(options.readAt, '--read-at');
   await decide(name, options, id, (found) =>
     ResolveCase({
       command: id,

@@ -5,6 +5,7 @@ import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
 import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { momentMs } from '../moment.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { replayRun } from '../replay-run.js';
@@ -82,7 +83,7 @@ export function addRuns(program: Command): void {
       .option('--digest <digest>', 'of what you were shown: anything else is refused')
       .option('--expires <time>', 'until when the approval may be used, RFC 3339')
       .action((run: string, step: string, options: Acting & { feedback?: string; digest?: string; expires?: string }) =>
-        decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: timeOf(options.expires) }) })),
+        decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: momentMs(options.expires, '--expires') }) })),
       );
   }
   for (const how of ['fork', 'retry'] as const) {
@@ -148,12 +149,6 @@ function idOf(text: string): RunId {
   const id = RunId.safeParse(text);
   if (!id.success) throw new CliError(`"${text}" can be no run id`);
   return id.data;
-}
-
-function timeOf(text: string): number {
-  const at = Date.parse(text);
-  if (!Number.isFinite(at)) throw new CliError(`"${text}" is no time such as 2026-01-31T12:00:00Z`);
-  return at;
 }
 
 function jsonOf(text: string | undefined, what: string): Json {

@@ -8,50 +8,45 @@ import { durationMs } from '../duration.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
 import { brief, paint, print, progress } from '../print.js';
 import { showRun } from '../show-run.js';
+import { startOptionsOf, withStartWords, type StartWords } from '../start-options.js';
 import { findArtifacts, findBrokers } from '../stack-file.js';
 
-interface StartOptions {
+interface Words extends StartWords {
   readonly input: string;
   readonly runId?: string;
-  readonly pool?: string;
   readonly tenant?: string;
-  readonly goal?: string;
-  readonly principal?: string;
-  readonly deadline?: string;
   readonly wait?: string | boolean;
   readonly json?: boolean;
 }
 
 export function addStart(runs: Command): void {
-  runs
-    .command('start <agent>')
-    .description('start a run of NAME@VERSION, or of NAME where one version is declared')
-    .option('--input <json>', 'what it is given', 'null')
-    .option('--run-id <run>', 'its id: the same one with the same input is the same run (default: a random one)')
-    .option('--pool <pool>', 'the workers that shall run it (default: those that declared the agent)')
-    .option('--tenant <tenant>', 'whose run it is')
-    .option('--goal <text>', 'what it is for')
-    .option('--principal <name>', 'on whose behalf')
-    .option('--deadline <time>', 'how long it may take, such as 10m or "2 days"')
+  withStartWords(
+    runs
+      .command('start <agent>')
+      .description('start a run of NAME@VERSION, or of NAME where one version is declared')
+      .option('--input <json>', 'what it is given', 'null')
+      .option('--run-id <run>', 'its id: the same one with the same input is the same run (default: a random one)')
+      .option('--tenant <tenant>', 'whose run it is'),
+  )
     .option('--wait [time]', 'wait for its end, at most so long; exit code 1 where that is another than completed')
     .option('--json', 'print JSON')
     .action(start);
 }
 
-async function start(agent: string, options: StartOptions): Promise<void> {
+async function start(agent: string, options: Words): Promise<void> {
   const input = parseJson(options.input, JSON_DEPTH_MAX);
   if (!input.ok) throw new CliError(`--input is no JSON: ${input.message}`);
-  const deadline = options.deadline === undefined ? undefined : new Date(Date.now() + durationMs(options.deadline, '--deadline', 1));
+  const carried = startOptionsOf(options, input.value, Date.now());
   const timeoutMs = typeof options.wait === 'string' ? durationMs(options.wait, '--wait') : undefined;
   const brokers = await findBrokers('.');
   const declared = await agentOf(brokers, agent);
   const artifacts = await openArtifactStore(await findArtifacts('.'));
   const client = await HoldfastClient.connect({ brokers, tenant: options.tenant, artifacts });
   try {
-    const { runId = randomUUID(), goal, principal, pool = declared.pool } = options;
+    const runId = options.runId ?? randomUUID();
     // Said before anything is waited for: whoever stops us here finds the run by it.
     if (options.runId === undefined) progress(`run ${runId}`);
-    const run = await client.start(declared, input.value, { runId, pool, goal, principal, deadline });
+    const run = await client.start(declared, input.value, { pool: declared.pool, ...carried, runId });
     if (options.wait === undefined) return print(options.json === true, { run: run.id, agent: nameOf(declared) }, () => `run ${run.id} of ${nameOf(declared)} is asked for: \`holdfast runs show ${run.id}\``);
     const outcome = await run.outcome({ timeoutMs }).catch(async (error: unknown) => {
       if (error instanceof NotAdmitted) return error;
