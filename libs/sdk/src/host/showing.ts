@@ -24,6 +24,8 @@ export class Showing {
   #started = false;
   #ended = false;
   #count = 0;
+  /** One at a time: two that are under way together may be taken in the other order, and a worker that stopped would show as there. */
+  #under: Promise<void> = Promise.resolve();
 
   constructor(parts: ShowingParts) {
     this.#parts = parts;
@@ -52,7 +54,12 @@ export class Showing {
     });
   }
 
-  async #show(state: Seen['state']): Promise<void> {
+  #show(state: Seen['state']): Promise<void> {
+    this.#under = this.#under.then(() => this.#write(state));
+    return this.#under;
+  }
+
+  async #write(state: Seen['state']): Promise<void> {
     const { writer, clock, source, facts } = this.#parts;
     const at = clock.now();
     const { type, data } = WorkerSeen({ ...facts(), state, at, everyMs: SHOW_EVERY_MS });

@@ -49,3 +49,21 @@ test('stopping twice is one last word, and nothing follows it', async () => {
   await clock.advance(10 * SHOW_EVERY_MS);
   expect(broker.sent<{ state: string }>('WorkerSeen').map(({ state }) => state)).toEqual(['started', 'stopped']);
 });
+
+test('the last word is the last: it waits for the one that Kafka has not taken yet', async () => {
+  const { broker, worker, clock } = await stage();
+  await settle();
+  const slow = new Gate();
+  let held = false;
+  broker.onPublish = () => {
+    if (held) return Promise.resolve();
+    held = true;
+    return slow.passed;
+  };
+  await clock.advance(SHOW_EVERY_MS);
+  const stopped = worker.stop(10);
+  await settle();
+  slow.open();
+  await stopped;
+  expect(broker.sent<{ state: string }>('WorkerSeen').map(({ state }) => state)).toEqual(['started', 'serving', 'stopped']);
+});
