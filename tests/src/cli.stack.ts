@@ -118,6 +118,10 @@ test('the doctor finds a stack well, and says what is wrong once a service and a
   const well = await doctor();
   expect(['Kafka', 'PostgreSQL', 'clocks', 'orchestrator', 'journal of ledger', 'workers'].map((what) => [what, well.of(what)?.state])).toEqual([['Kafka', 'ok'], ['PostgreSQL', 'ok'], ['clocks', 'ok'], ['orchestrator', 'ok'], ['journal of ledger', 'ok'], ['workers', 'ok']]);
   expect(well.code).toBe(0);
+  // Who said that it stops is no longer there, however lately it said so.
+  const leaver = await work(stack.brokers, { worker: 'leaver', agents: [clerk], tools: [pay] });
+  await leaver.stop({ graceMs: 0 });
+  expect((await doctor()).of('workers')?.says).toMatch(/^counter\.[^,]*$/);
   await stack.service('compensation').stop();
   const unwell = await doctor();
   expect([unwell.code, unwell.of('compensation')]).toMatchObject([1, { state: 'wrong', says: 'no instance of it takes part', mend: expect.stringMatching(/start one/) }]);

@@ -129,12 +129,12 @@ async function workOf(brokers: readonly string[]): Promise<Finding[]> {
     readCases(brokers),
     readContracts(brokers),
   ]);
-  const alive = new Set(workers.map(({ run }) => run));
+  const alive = workersAlive(workers, Date.now());
   const open = cases.filter(({ status }) => status === 'open');
   const lacking = contracts.tools.flatMap(problems);
   return [
-    alive.size === 0 ? stack.weak('workers', `none has shown itself for ${ms(WORKERS_WITHIN_MS, { long: true })}: runs wait for one`, 'start a worker with `serve()`') : stack.ok('workers', [...alive].join(', ')),
-    ...unequalPools(workersAlive(workers, Date.now()), contracts.agents),
+    alive.length === 0 ? stack.weak('workers', `none is there: ${workers.length === 0 ? `none has shown itself for ${ms(WORKERS_WITHIN_MS, { long: true })}` : 'those that were have stopped, or fallen silent'}. Runs wait for one`, 'start a worker with `serve()`') : stack.ok('workers', alive.map(({ worker }) => worker).join(', ')),
+    ...unequalPools(alive, contracts.agents),
     letters.length > 0 ? stack.weak('dead letters', `${letters.length} in the last day`, '`holdfast tail --topic dead.letters --since 24h --no-follow` says what they are') : stack.ok('dead letters', 'none in the last day'),
     open.length > 0 ? stack.weak('cases', `the outcome of ${open.length} effect${open.length === 1 ? '' : 's'} is unknown`, '`holdfast cases list` shows them') : stack.ok('cases', 'no outcome is unknown'),
     lacking.length > 0 ? stack.weak('contracts', `${lacking.length} lines are missing or can’t do what they say`, '`holdfast contracts check` says which') : stack.ok('contracts', `${contracts.tools.length} tools, ${contracts.agents.length} agents`),
