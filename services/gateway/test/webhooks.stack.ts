@@ -5,7 +5,7 @@ import { openDatabase } from '@holdfast/runtime';
 import type { ServiceLog } from '@holdfast/runtime/nest';
 import type { DataSource } from 'typeorm';
 import { WebhookSender } from '../src/hooks/sender.js';
-import { sweepDeliveries } from '../src/hooks/sweep.js';
+import { REMOVED_AFTER_MS, sweepDeliveries } from '../src/hooks/sweep.js';
 import { rowsOf } from '../src/store/database.js';
 import { gatewayMigrations } from '../src/store/migrations.js';
 
@@ -135,7 +135,7 @@ test('what is posted when its webhook is removed is not due again', async () => 
 test('deliveries that have ended are kept for their time, dead ones longer, and what is due is kept', async () => {
   const now = 1_000_000;
   const keep = { deliveredMs: 1000, deadMs: 5000 };
-  await database.query(`insert into webhook (id, tenant, url, types, created_at, removed_at) values ('here', 'default', $1, '{RunFinished}', 0, null), ('gone', 'default', $1, '{RunFinished}', 0, 1)`, [url]);
+  await database.query(`insert into webhook (id, tenant, url, types, created_at) values ('here', 'default', $1, '{RunFinished}', 0)`, [url]);
   const add = (id: string, webhook: string, state: string, endedAt: number | null, nextAt: number | null) =>
     database.query(`insert into delivery (id, webhook, event, type, body, state, next_at, ended_at, created_at) values ($1, $2, $1, 'RunFinished', '{}', $3, $4, $5, 0)`, [id, webhook, state, nextAt, endedAt]);
   await add('delivered long ago', 'here', 'delivered', now - 1000, null);
@@ -143,11 +143,40 @@ test('deliveries that have ended are kept for their time, dead ones longer, and 
   await add('dead long ago', 'here', 'dead', now - 5000, null);
   await add('dead', 'here', 'dead', now - 4999, null);
   await add('due for long', 'here', 'pending', null, 0);
-  await add('due, and nobody’s', 'gone', 'pending', null, 0);
   // More than one statement removes.
   await database.query(`insert into delivery (id, webhook, event, type, body, state, ended_at, created_at) select 'old ' || n, 'here', 'e', 'RunFinished', '{}', 'delivered', n, 0 from generate_series(1, 2500) n`);
   await sweepDeliveries(database, keep, now);
   expect((await rowsOf<{ id: string }>(database, 'select id from delivery order by id')).map(({ id }) => id)).toEqual(['dead', 'delivered', 'due for long']);
+});
+
+test('of a removed webhook nothing is kept once no event of it can be on its way any more', async () => {
+  const now = 10_000_000;
+  const hook = (id: string, removedAt: number | null) => database.query(`insert into webhook (id, tenant, url, types, created_at, removed_at) values ($1, 'default', $2, '{RunFinished}', 0, $3)`, [id, url, removedAt]);
+  const add = (id: string, webhook: string, state: string, at: number) => database.query(`insert into delivery (id, webhook, event, type, body, state, next_at, ended_at, created_at) values ($1, $2, $1, 'RunFinished', '{}', $3, $4, $5, 0)`, [id, webhook, state, ...(state === 'pending' ? [at, null] : [null, at])]);
+  await hook('here', null);
+  await hook('just removed', now - REMOVED_AFTER_MS + 1);
+  await hook('removed', now - REMOVED_AFTER_MS);
+  await hook('removed, and never posted to', 1);
+  // An event that came while its webhook was removed: nobody is to get it, and nobody can look at it.
+  for (const webhook of ['here', 'just removed', 'removed']) for (const state of ['pending', 'delivered', 'dead']) await add(`${state} of ${webhook}`, webhook, state, now - 1);
+  await database.query(`insert into delivery (id, webhook, event, type, body, state, next_at, created_at) select 'more ' || n, 'removed', 'e', 'RunFinished', '{}', 'pending', $1::bigint + n, 0 from generate_series(1, 2500) n`, [now]);
+  await sweepDeliveries(database, { deliveredMs: 1000, deadMs: 5000 }, now);
+  expect((await rowsOf<{ id: string }>(database, 'select id from webhook order by id')).map(({ id }) => id)).toEqual(['here', 'just removed']);
+  expect((await rowsOf<{ webhook: string; count: number }>(database, 'select webhook, count(*)::int as count from delivery group by webhook order by webhook'))).toEqual([{ webhook: 'here', count: 3 }, { webhook: 'just removed', count: 3 }]);
+});
+
+test('a delivery that is being ended keeps its removed webhook until the next sweep', async () => {
+  await due('/takes', 2, 0);
+  await database.query(`update webhook set removed_at = 1`);
+  const posting = database.createQueryRunner();
+  await posting.startTransaction();
+  await posting.query(`update delivery set tries = 1 where event = 'event-1'`);
+  await sweepDeliveries(database, { deliveredMs: 1, deadMs: 1 }, REMOVED_AFTER_MS * 2);
+  await posting.commitTransaction();
+  await posting.release();
+  expect(await deliveries('/takes')).toEqual([{ state: 'pending', tries: 1 }]);
+  await sweepDeliveries(database, { deliveredMs: 1, deadMs: 1 }, REMOVED_AFTER_MS * 2);
+  expect(await rowsOf(database, 'select id from webhook')).toEqual([]);
 });
 
 test('a dead delivery that is being sent again is not swept from under it', async () => {
