@@ -8,7 +8,19 @@ import { SERVICES } from '../src/holdfast.js';
 
 /** What differs by nature: where it listens and where its data are. */
 const OWN_SETTINGS = new Set(['controller.quorum.voters', 'listeners', 'advertised.listeners', 'listener.security.protocol.map', 'log.dirs']);
+/** The reference's sections on services, and who reads what stands there. */
+const READ_BY: Readonly<Record<string, readonly string[]>> = { 'Every service': [...SERVICES, 'gateway'], 'The gateway, besides': ['gateway'], 'The orchestrator': ['orchestrator'], Reconciliation: ['reconciliation'] };
+const NO_SERVICE = ['A worker', 'The local stack and the command line', 'For tests alone'];
+/** What the local stack in containers leaves as it is. */
+const KEEP_THEIR_DEFAULT = new Set([
+  ...['HOLDFAST_REPLICATION', 'HOLDFAST_SESSION_TIMEOUT_MS', 'HOLDFAST_OVERDUE_PER_SECOND', 'HOLDFAST_UNREADY_AFTER_MS', 'HOLDFAST_REBUILD', 'HOLDFAST_LOG_LEVEL'],
+  ...['HOLDFAST_HTTP_BODY_MAX', 'HOLDFAST_HTTP_RATE', 'HOLDFAST_HTTP_REFUSED_RATE', 'HOLDFAST_OIDC_ISSUER', 'HOLDFAST_OIDC_AUDIENCE', 'HOLDFAST_OIDC_JWKS', 'HOLDFAST_OIDC_ALGORITHMS', 'HOLDFAST_TRACE_URL', 'HOLDFAST_HOUSE_TENANT', 'HOLDFAST_CONSOLE'],
+  'HOLDFAST_STUCK_AFTER_MS',
+]);
 
+/** Names of settings by section. */
+const tables = (page: string): Record<string, string[]> =>
+  Object.fromEntries(page.split('\n## ').slice(1).map((section) => [section.slice(0, section.indexOf('\n')), [...section.matchAll(/^\| `(HOLDFAST_\w+)`/gm)].map(([, name = '']) => name)]));
 
 /** The schema still says `id` in places, which newer drafts call `$id`: without any it means the same. */
 const withoutIds = (schema: unknown): unknown => {
@@ -69,7 +81,7 @@ describe('docker-compose.yml', () => {
 
   test('gives each service the environment that startStack gives it, and a port to ask how it is', () => {
     for (const service of SERVICES) {
-      expect(compose.services[service]?.environment).toEqual({
+      expect(compose.services[service]?.environment).toMatchObject({
         HOLDFAST_BROKERS: 'kafka:9092',
         HOLDFAST_DATABASE_URL: 'postgres://holdfast:holdfast@postgres:5432',
         HOLDFAST_PARTITIONS: '${HOLDFAST_PARTITIONS:-4}',
@@ -80,5 +92,17 @@ describe('docker-compose.yml', () => {
       });
       expect(compose.services['prepare']?.command).toContain(service);
     }
+  });
+
+  test('hands each service every setting that its reference names, but for those that keep their default in containers', async () => {
+    const told = tables(await readRootFile('docs/reference/configuration.md'));
+    expect(Object.keys(told)).toEqual([...Object.keys(READ_BY), ...NO_SERVICE]);
+    const lacking = Object.entries(READ_BY).flatMap(([part, services]) =>
+      services.flatMap((service) => (told[part] ?? []).filter((name) => !KEEP_THEIR_DEFAULT.has(name) && compose.services[service]?.environment?.[name] === undefined).map((name) => `${service}: ${name}`)),
+    );
+    expect(lacking).toEqual([]);
+    const handed = new Set(Object.values(READ_BY).flat().flatMap((service) => Object.keys(compose.services[service]?.environment ?? {})));
+    expect([...KEEP_THEIR_DEFAULT].filter((name) => handed.has(name))).toEqual([]);
+    expect([...handed, ...KEEP_THEIR_DEFAULT].filter((name) => !Object.values(told).flat().includes(name))).toEqual([]);
   });
 });

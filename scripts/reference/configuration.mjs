@@ -42,7 +42,7 @@ export function configuration() {
   return [
     '# Configuration',
     '',
-    'Written by `node scripts/generate-reference.mjs`; do not edit. Everything is read from the environment; a wrong value keeps a process from starting, and the error names it.',
+    'Written by `node scripts/generate-reference.mjs`; do not edit. Everything is read from the environment; a wrong value keeps a process from starting, and the error names it. Services take an empty one for none.',
     ...table('Every service', services),
     ...table('The gateway, besides', gateway),
     ...Object.entries(OTHERS).flatMap(([part, rows]) => table(part, rows)),

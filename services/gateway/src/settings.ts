@@ -1,4 +1,5 @@
 import { VALUE_BYTES_MAX } from '@holdfast/protocol';
+import { given } from '@holdfast/runtime';
 import { ServiceSettings } from '@holdfast/runtime/nest';
 import { z } from 'zod';
 import { OidcSettings } from './access/oidc.js';
@@ -28,8 +29,7 @@ export type GatewaySettings = z.infer<typeof GatewaySettings> & { readonly oidc:
 
 /** Reads settings; the error names each variable and what is wrong with it. */
 export function readGatewaySettings(environment: NodeJS.ProcessEnv): GatewaySettings {
-  // Compose passes what is not set as empty.
-  const parsed = GatewaySettings.safeParse(Object.fromEntries(Object.entries(environment).filter(([, value]) => value !== '')));
+  const parsed = GatewaySettings.safeParse(given(environment));
   if (!parsed.success) throw new Error(`settings are wrong or missing: ${parsed.error.issues.map((issue) => `${issue.path.join('.')}: ${issue.message}`).join('; ')}`);
   const { HOLDFAST_OIDC_ISSUER: issuer, HOLDFAST_OIDC_AUDIENCE: audience, HOLDFAST_OIDC_JWKS: jwks, HOLDFAST_OIDC_ALGORITHMS: algorithms } = parsed.data;
   if ((issuer === undefined) !== (audience === undefined) || (issuer === undefined) !== (jwks === undefined)) {

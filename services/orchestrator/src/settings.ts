@@ -1,4 +1,5 @@
 import { describeIssues, parseJson } from '@holdfast/protocol';
+import { given } from '@holdfast/runtime';
 import { z } from 'zod';
 import { GateLimit } from './domain/admission.js';
 import type { TenantBudget as Budget } from './domain/budget.js';
@@ -24,10 +25,11 @@ export const DEFAULT_SETTINGS: Settings = { stuckAfterMs: STUCK_AFTER_MS, limits
  * @throws Error that names the variable and what is wrong with it
  */
 export function readSettings(env: Readonly<Record<string, string | undefined>>): Settings {
-  const after = z.coerce.number().int().min(1000).safeParse(env['HOLDFAST_STUCK_AFTER_MS'] ?? STUCK_AFTER_MS);
-  if (!after.success) throw new Error(`HOLDFAST_STUCK_AFTER_MS is "${env['HOLDFAST_STUCK_AFTER_MS'] ?? ''}": whole milliseconds, at least 1000, are needed`);
-  const given = parseJson(env['HOLDFAST_LIMITS'] ?? '{}');
-  const limits = Limits.safeParse(given.ok ? given.value : null);
-  if (!limits.success) throw new Error(`HOLDFAST_LIMITS: ${given.ok ? describeIssues(limits.error) : given.message}`);
+  const { HOLDFAST_STUCK_AFTER_MS: stuckAfter = STUCK_AFTER_MS, HOLDFAST_LIMITS: limitsText = '{}' } = given(env);
+  const after = z.coerce.number().int().min(1000).safeParse(stuckAfter);
+  if (!after.success) throw new Error(`HOLDFAST_STUCK_AFTER_MS is "${stuckAfter}": whole milliseconds, at least 1000, are needed`);
+  const json = parseJson(limitsText);
+  const limits = Limits.safeParse(json.ok ? json.value : null);
+  if (!limits.success) throw new Error(`HOLDFAST_LIMITS: ${json.ok ? describeIssues(limits.error) : json.message}`);
   return { stuckAfterMs: after.data, limits: limits.data };
 }

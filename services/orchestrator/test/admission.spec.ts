@@ -234,6 +234,7 @@ describe('limits', () => {
   it('are read from the environment, and a wrong word is named', () => {
     expect(readSettings({ HOLDFAST_LIMITS: '{"tenants":{"acme":{"openMax":3}}}' }).limits).toEqual({ tenants: { acme: { openMax: 3 } }, agents: {} });
     expect(() => readSettings({ HOLDFAST_LIMITS: '{"tenants":{"acme":{"open":3}}}' })).toThrow(/HOLDFAST_LIMITS: tenants\.acme/);
+    expect(readSettings({ HOLDFAST_LIMITS: '', HOLDFAST_STUCK_AFTER_MS: '' })).toEqual(readSettings({}));
     expect(() => readSettings({ HOLDFAST_LIMITS: 'lots' })).toThrow('HOLDFAST_LIMITS');
   });
 });

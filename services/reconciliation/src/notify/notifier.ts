@@ -3,13 +3,9 @@ import { topics } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
 import { follow } from '@holdfast/runtime/kafka';
 import { BROKERS, LOG, type ServiceLog } from '@holdfast/runtime/nest';
-import { z } from 'zod';
 import { noticeOf } from './notice.js';
+import { readReceiver } from './settings.js';
 import { webhook, type Tell } from './webhook.js';
-
-const Settings = z
-  .object({ HOLDFAST_WEBHOOK_URL: z.url({ protocol: /^https?$/ }).optional(), HOLDFAST_WEBHOOK_SECRET: z.string().min(1).optional() })
-  .refine(({ HOLDFAST_WEBHOOK_URL: url, HOLDFAST_WEBHOOK_SECRET: secret }) => (url === undefined) === (secret === undefined), 'HOLDFAST_WEBHOOK_URL and HOLDFAST_WEBHOOK_SECRET go together');
 
 /** Tries at one notice, and the pause before the second, which doubles. Milliseconds. */
 const TRIES_MAX = 6;
@@ -34,8 +30,8 @@ export class CaseNotifier implements OnApplicationBootstrap, OnApplicationShutdo
   constructor(@Inject(BROKERS) brokers: readonly string[], @Inject(LOG) log: ServiceLog) {
     this.#brokers = brokers;
     this.#log = log;
-    const { HOLDFAST_WEBHOOK_URL: url, HOLDFAST_WEBHOOK_SECRET: secret } = Settings.parse(process.env);
-    this.#tell = url === undefined || secret === undefined ? null : webhook(url, secret);
+    const receiver = readReceiver(process.env);
+    this.#tell = receiver === null ? null : webhook(receiver.url, receiver.secret);
   }
 
   onApplicationBootstrap(): void {
