@@ -24,11 +24,11 @@ import {
   type Standing,
   type Step,
 } from '@holdfast/protocol';
-import { completed, declared, wholeAmount } from './arguments.js';
+import { completed, declared } from './arguments.js';
 import type { Looking } from './commands.js';
 import { blockers, covers, wayBack } from './order.js';
 import { evolve, lastPart, newItem, openPlan, type Item, type Known, type Ordered, type Plan, type PlanEvent, type Registered, type RunPlans } from './plan.js';
-import { answeredAmount, conclusionOf, isVerified, standingOf } from './standing.js';
+import { answeredAmount, conclusionOf, isVerified, standingOf, wantedOf, wholeOf } from './standing.js';
 
 /** How long an answer of a host is waited for, and how soon it is asked again. Milliseconds. */
 export const ANSWER_WITHIN_MS = 10_000;
@@ -137,8 +137,7 @@ class Turn {
   }
 
   #isMoreWanted(known: Known | undefined): boolean {
-    const { how } = this.effect;
-    return how !== null && known !== undefined && (this.#rest(how, known) ?? 0) > 0;
+    return known !== undefined && (this.#rest(known) ?? 0) > 0;
   }
 
   #settled(standing: Standing['standing'], why: string): PlanEvent {
@@ -187,9 +186,9 @@ class Turn {
   #succeeded(how: CompensationContract, known: Known, last: Ordered): PlanEvent | null {
     const probe = this.looking.contract(last.tool)?.probe ?? null;
     if (how.verify && probe !== null && !isVerified(last)) return this.#verify(last);
-    const rest = this.#rest(how, known);
+    const rest = this.#rest(known);
     if (rest !== null && rest > 0) return this.#begin(how, known, null);
-    const whole = wholeAmount(how, { args: this.effect.args, result: known.result });
+    const whole = wholeOf(this.effect, known);
     const full = whole === null || answeredAmount(this.#item) >= whole;
     return this.#settled(full ? 'compensated' : 'in_part', full ? `answered by ${last.tool.name}` : `${answeredAmount(this.#item)} of ${whole ?? 0} answered, the rest stands as asked`);
   }
@@ -205,14 +204,8 @@ class Turn {
   }
 
   /** How much is still to be answered in this plan; null where the contract names no amount. */
-  #rest(how: CompensationContract, known: Known): number | null {
-    const whole = wholeAmount(how, { args: this.effect.args, result: known.result });
-    if (whole === null) return null;
-    const left = whole - answeredAmount(this.#item);
-    const named = this.plan.scopes.filter((scope) => covers(scope, this.effect.step)).map((scope) => (scope.kind === 'steps' ? (scope.amount ?? null) : null));
-    if (named.includes(null)) return left;
-    const wanted = named.reduce<number>((sum, amount) => sum + (amount ?? 0), 0);
-    return Math.max(0, Math.min(left, wanted - answeredAmount(this.#item, this.plan.number)));
+  #rest(known: Known): number | null {
+    return wantedOf(this.plan, this.effect, this.#item, known);
   }
 
   /** `before`: what failed, and is tried again under its own key. */
@@ -225,7 +218,7 @@ class Turn {
   #arguments(how: CompensationContract, known: Known, part: number, before: Ordered | null): PlanEvent | null {
     const { effect, looking } = this;
     const item = this.#item;
-    const amount = before?.amount ?? this.#rest(how, known);
+    const amount = before?.amount ?? this.#rest(known);
     if (how.partial !== undefined && amount === null) return this.#hopeless(`the effect has no amount at ${how.partial.amount.at} that is a whole number`);
     if (amount === 0) return this.#settled('compensated', 'all of it was answered before');
     if (how.args !== 'host') {

@@ -1,12 +1,12 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
 import { answeredBy, ArgumentsKnown, ArgumentsMissing, CompensationNoted, CompensationRegistered, digestOf, EffectNoted, RunEndNoted, VerificationConcluded, type PlanCause, type PlanScope, type Step } from '@holdfast/protocol';
 import { advance, openedFor } from './advance.js';
-import { completed, wholeAmount } from './arguments.js';
+import { completed } from './arguments.js';
 import type { Command, IgnoreReason, Looking, PlanCommand, PlanDecision } from './commands.js';
 import { covers, mayStand, wayBack } from './order.js';
 import { compensate, decideCompensation } from './people.js';
 import { evolve, lastPart, noPlans, openPlan, type Known, type Ordered, type PlanEvent, type Registered, type RunPlans } from './plan.js';
-import { answeredAmount } from './standing.js';
+import { wantedOf } from './standing.js';
 
 export function decide(command: PlanCommand, run: RunPlans): PlanDecision {
   switch (command.type) {
@@ -149,19 +149,9 @@ function argumentsCame({ step, ask, answer, ...looking }: Command<'arguments'>, 
   const again = last?.known?.status === 'failed' || last?.known?.status === 'rejected' ? last : null;
   const part = again?.part ?? Math.max(0, ...item.parts.keys()) + 1;
   const material = { args: effect.args, result: run.known.get(step)?.result ?? null, key: effect.key };
-  const whole = wholeAmount(effect.how, material);
-  const amount = again?.amount ?? (whole === null ? null : amountOf(run, step, whole));
+  const amount = again?.amount ?? wantedOf(plan, effect, item, run.known.get(step));
   const made = completed(effect.how, answer.args, material, amount);
   return andOn([made.ok ? ArgumentsKnown({ ...of, part, args: made.args, digest: digestOf(made.args), by: 'host', ...(amount === null ? {} : { amount }) }) : missing(made.message)], run, looking);
-}
-
-function amountOf(run: RunPlans, step: Step, whole: number): number {
-  const item = run.items.get(step);
-  const plan = openPlan(run);
-  const left = whole - (item === undefined ? 0 : answeredAmount(item));
-  const named = (plan?.scopes ?? []).filter((scope) => covers(scope, step)).map((scope) => (scope.kind === 'steps' ? (scope.amount ?? null) : null));
-  if (named.includes(null) || item === undefined || plan === null) return left;
-  return Math.max(0, Math.min(left, named.reduce<number>((sum, each) => sum + (each ?? 0), 0) - answeredAmount(item, plan.number)));
 }
 
 function verified({ step, attempt, probe, issuedAt, answer, ...looking }: Command<'verified'>, run: RunPlans): PlanDecision {

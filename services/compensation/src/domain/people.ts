@@ -1,10 +1,9 @@
 import { CompensationDecided, PlanCommandRefused, type MessageOf, type Operator, type Step } from '@holdfast/protocol';
-import { wholeAmount } from './arguments.js';
 import { approversOf, openedFor } from './advance.js';
 import type { Command } from './commands.js';
 import { mayStand, wayBack } from './order.js';
 import { openPlan, type PlanEvent, type RunPlans } from './plan.js';
-import { answeredAmount } from './standing.js';
+import { answeredAmount, wholeOf } from './standing.js';
 
 type RefuseReason = MessageOf<typeof PlanCommandRefused>['data']['reason'];
 type One = readonly [PlanEvent, ...PlanEvent[]];
@@ -52,8 +51,7 @@ export function notAnswerable(run: RunPlans, step: Step): { readonly reason: Ref
 /** How much of an effect is not answered, nor about to be; null where its contract names no amount. */
 export function restOf(run: RunPlans, step: Step): number | null {
   const effect = run.effects.get(step);
-  const how = effect?.how ?? null;
-  const whole = effect === undefined || how === null ? null : wholeAmount(how, { args: effect.args, result: run.known.get(step)?.result ?? null });
+  const whole = effect === undefined ? null : wholeOf(effect, run.known.get(step));
   if (whole === null) return null;
   const item = run.items.get(step);
   const open = openPlan(run);

@@ -9,15 +9,30 @@ export const isVerified = ({ known, verification }: Ordered): boolean => verific
 /** The sum of the parts that succeeded, of all plans or of one. */
 export const answeredAmount = (item: Item, plan?: number): number => answeredParts(item).reduce((sum, part) => sum + (plan === undefined || part.plan === plan ? (part.amount ?? 0) : 0), 0);
 
+/** The whole amount of an effect; null where its contract names none. */
+export const wholeOf = ({ how, args }: Registered, known: Known | undefined): number | null => (how === null ? null : wholeAmount(how, { args, result: known?.result ?? null }));
+
+/** How much of an effect a plan has yet to answer; null where its contract names no amount. */
+export function wantedOf(plan: Plan, effect: Registered, item: Item, known: Known | undefined): number | null {
+  const whole = wholeOf(effect, known);
+  if (whole === null) return null;
+  const left = whole - answeredAmount(item);
+  const named = plan.scopes.filter((scope) => covers(scope, effect.step)).map((scope) => (scope.kind === 'steps' ? (scope.amount ?? null) : null));
+  if (named.includes(null)) return left;
+  const wanted = named.reduce<number>((sum, amount) => sum + (amount ?? 0), 0);
+  return Math.max(0, Math.min(left, wanted - answeredAmount(item, plan.number)));
+}
+
 function evidenceOf({ known, verification }: Ordered): string {
   const evidence = verification.found ?? known?.evidence;
   if (evidence === undefined || evidence === null) return 'none';
   return evidence.note === undefined ? evidence.kind : `${evidence.kind}: ${evidence.note}`.slice(0, 2000);
 }
 
-export function standingOf({ step, tool, key, how, args }: Registered, item: Item, known: Known | undefined, standing: Standing['standing'], why: string): Standing {
+export function standingOf(effect: Registered, item: Item, known: Known | undefined, standing: Standing['standing'], why: string): Standing {
+  const { step, tool, key, how } = effect;
   const parts = answeredParts(item);
-  const whole = how === null ? null : wholeAmount(how, { args, result: known?.result ?? null });
+  const whole = wholeOf(effect, known);
   const left = how === null || parts.length === 0 ? [] : residuals(how, parts.map((part) => part.known?.result ?? null));
   return {
     step,
