@@ -19,17 +19,19 @@ export interface Answerable extends ToolKind {
 
 const tool = (name: string, effect: EffectClass): ToolKind => ({ name, effect, keyScope: 'run' });
 
+/** The one that is answered in parts. */
+const PARTED: Answerable = { ...tool('bill.pay', 'irreversible'), by: tool('bill.repay', 'irreversible'), order: 'reverse', approved: false, parts: true };
+
 /** One for each way in which an effect is answered. */
 export const ANSWERABLE: readonly [Answerable, ...Answerable[]] = [
   { ...tool('seat.book', 'irreversible'), by: tool('seat.release', 'irreversible'), order: 'reverse', approved: false, parts: false },
   { ...tool('room.book', 'idempotent'), by: tool('room.release', 'idempotent'), order: 'independent', approved: false, parts: false },
   { ...tool('fund.take', 'irreversible'), by: tool('fund.return', 'irreversible'), order: 'reverse', approved: true, parts: false },
   { ...tool('door.set', 'idempotent'), by: tool(GUARDED, 'idempotent'), order: 'independent', approved: false, parts: false },
-  { ...tool('bill.pay', 'irreversible'), by: tool('bill.repay', 'irreversible'), order: 'reverse', approved: false, parts: true },
+  PARTED,
 ];
 /** Once it has happened, nothing before it is answered any more. */
 export const POINT: ToolKind = tool(DOUBTFUL, 'irreversible');
-const PARTED = 'bill.pay';
 /** Every tool there is. */
 export const KINDS: readonly ToolKind[] = [...ALL_TOOLS, ...ANSWERABLE, ...ANSWERABLE.map(({ by }) => by), POINT];
 
@@ -96,7 +98,7 @@ export function withAnswers(program: readonly Op[], chance: Chance, run: string)
   for (let calls = chance.whole(1, 4); calls > 0; calls -= 1) put(call());
   if (chance.hits(0.4)) {
     const how = chance.pick<UndoOp['how']>(['rollback', 'compensate', 'in part']);
-    const first = call(how === 'in part' ? PARTED : undefined);
+    const first = call(how === 'in part' ? PARTED.name : undefined);
     const amount = chance.pick([1, Math.floor(first.n / 2), first.n]);
     put({ do: 'undo', n: (n += 1), calls: [first, ...Array.from({ length: chance.whole(0, 2) }, () => call())], how, amount });
   }
