@@ -4,6 +4,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { commitOf, git, machine } from '../tests/dist/matrix/place.js';
 
 /**
  * `npm run report`: runs the simulation, the mutants, the small worlds and the crash matrix, and writes
@@ -129,9 +130,8 @@ function matrixPart({ rows, none, copies, seconds: took, whole, parts, missing =
 
 /** Which code a run of the matrix speaks of: the report's own, or an earlier one. */
 function ranOn({ commit, machine, began, filter, short }) {
-  const head = git('rev-parse', '--short', 'HEAD');
   const words = [`Run on ${commit ?? 'a commit that it does not name'}, ${began ?? 'at a time that it does not name'}, ${machine ?? 'on a machine that it does not name'}`, ...(filter == null ? [] : [`only cases that fit \`${filter}\``]), ...(short === true ? ['with outages of seconds'] : [])].join('; ');
-  if (commit === head) return `${words}.`;
+  if (commit === commitOf('docs')?.hash) return `${words}.`;
   const changed = commit == null ? null : changedSince(commit.replace('+', ''));
   return changed === null ? `${words}. **Nobody can say what of the product has changed since.**` : `${words}. ${changed.length === 0 ? 'No file of the product has changed since' : `**${changed.length} files of the product have changed since**`}${commit.endsWith('+') ? '; it had changes that were not committed' : ''}.`;
 }
@@ -144,8 +144,6 @@ function changedSince(commit) {
     return null;
   }
 }
-
-const git = (...args) => execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim();
 
 /** Faults of the product that these found: commits whose message says so in a trailer, or in its first words. */
 function findings() {
@@ -168,12 +166,11 @@ async function versions() {
   const lock = JSON.parse(await readFile(path.join(ROOT, 'package-lock.json'), 'utf8')).packages;
   const of = (name) => lock[`node_modules/${name}`]?.version ?? '?';
   const pom = await readFile(path.join(ROOT, 'deploy/local/kafka/pom.xml'), 'utf8').catch(() => '');
-  const cpus = os.cpus();
-  const dirty = git('status', '--porcelain', '--', '.', ':!docs/reliability-report.md') !== '';
+  const commit = commitOf('docs/reliability-report.md');
   return table(['', ''], [
-    ['commit', `${git('rev-parse', '--short', 'HEAD')}${dirty ? ', with changes that are not committed' : ''}`],
+    ['commit', commit === null ? 'in no repository' : `${commit.hash}${commit.changed ? ', with changes that are not committed' : ''}`],
     ['written', new Date().toISOString()],
-    ['machine', `${cpus.length} × ${cpus[0]?.model.trim() ?? '?'}, ${Math.round(os.totalmem() / 2 ** 30)} GiB, ${os.type()} ${os.release()}`],
+    ['machine', machine()],
     ['load at the end', os.loadavg().map((load) => load.toFixed(1)).join(' ')],
     ['Node.js', process.version],
     ['Java', version('java', '--version')],

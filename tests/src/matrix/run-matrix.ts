@@ -1,10 +1,9 @@
-import { execFileSync } from 'node:child_process';
-import os from 'node:os';
 import { verify } from '@holdfast/cli';
 import { crashCells, VICTIMS, type CrashCell, type NoCell } from './cells.js';
 import { CASES, type Case } from './cases.js';
 import { crashProcess } from './crashes.js';
 import { Ground, Interrupted } from './ground.js';
+import { commitOf, machine } from './place.js';
 import { notRun, type Row } from './table.js';
 
 export interface MatrixOptions {
@@ -35,21 +34,15 @@ export interface MatrixResult {
   readonly short: boolean;
 }
 
-function commitOf(): string | null {
-  try {
-    const git = (...args: string[]): string => execFileSync('git', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] }).trim();
-    return `${git('rev-parse', '--short', 'HEAD')}${git('status', '--porcelain', '--', '.', ':!docs') === '' ? '' : '+'}`;
-  } catch {
-    return null;
-  }
-}
-
-const machine = (): string => `${os.cpus().length} × ${os.cpus()[0]?.model.trim() ?? '?'}, ${Math.round(os.totalmem() / 2 ** 30)} GiB`;
+const ranOn = (): string | null => {
+  const commit = commitOf('docs');
+  return commit === null ? null : `${commit.hash}${commit.changed ? '+' : ''}`;
+};
 
 /** The crash matrix and the disturbances on one real stack. */
 export async function runMatrix({ filter, short, say, signal }: MatrixOptions): Promise<MatrixResult> {
   const began = Date.now();
-  const of = { commit: commitOf(), machine: machine(), began: new Date(began).toISOString(), filter: filter?.source ?? null, short };
+  const of = { commit: ranOn(), machine: machine(), began: new Date(began).toISOString(), filter: filter?.source ?? null, short };
   const fits = (name: string): boolean => filter === undefined || filter.test(name);
   const all = crashCells();
   const cells = all.cells.filter(({ name }) => fits(name));
