@@ -1,7 +1,7 @@
 import { brakeKey, isoTime, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
 import { partitionsOf } from '@holdfast/runtime/kafka';
 import { readStreams } from './audit/read-events.js';
-import { command } from './operator.js';
+import { command, type Asked } from './operator.js';
 import { runOf } from './run-of.js';
 
 export interface BrakeView {
@@ -31,8 +31,8 @@ export async function readBrakes(brokers: readonly string[]): Promise<BrakeView[
 }
 
 /** Tells every lane, and says what each made of it. The same command, sent again, reaches those that it missed. */
-export async function tellLanes(brokers: readonly string[], tenant: string, id: string, target: BrakeTarget, message: Message): Promise<{ brake: string; lanes: number; refused: string[] }> {
+export async function tellLanes(brokers: readonly string[], tenant: string, asked: Asked, target: BrakeTarget, message: Message): Promise<{ brake: string; lanes: number; refused: string[] }> {
   const lanes = await partitionsOf(brokers, topics.operatorCommands);
-  const answers = await Promise.all(Array.from({ length: lanes }, (_, lane) => command({ brokers, answersOn: topics.runEvents, run: `~brakes/${lane}`, lane, tenant, id, message })));
+  const answers = await Promise.all(Array.from({ length: lanes }, (_, lane) => command({ brokers, answersOn: topics.runEvents, run: `~brakes/${lane}`, lane, tenant, asked, message })));
   return { brake: brakeKey(target), lanes, refused: [...new Set(answers.flatMap(({ type, data }) => (type === 'InputRefused' ? [String(data['message'])] : [])))] };
 }

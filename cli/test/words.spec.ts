@@ -96,6 +96,9 @@ describe('what there is not', () => {
     [['runs', 'start', 'a', '--deadline', '2026-01-31'], /^--deadline "2026-01-31" is no time such as/],
     [['runs', 'approve', 'r', '1', '--expires', '5'], /^--expires "5" is no time such as/],
     [['cases', 'resolve', 'r/1/1', '--applied', '--reason', 'x', '--evidence', 'y', '--read-at', '5'], /^--read-at "5" is no time such as/],
+    [['runs', 'resume', 'r', '--id', ''], /^--id "" names no command: it takes 1 to 200 characters/],
+    [['cases', 'assign', 'r/1/1', 'kim', '--id', 'x'.repeat(201)], /^--id "x+" names no command/],
+    [['plans', 'approve', 'r', '1', '--digest', 'what I saw'], /^--digest "what I saw" is none/],
     [['runs', 'pause', 'r', '--reason', 'x', '--as', ''], /^who decides \(--as, --role\): name/],
   ])('is refused, and named: %j', async (words, message) => {
     expect(await said(...words)).toMatchObject({ code: 2, err: expect.stringMatching(message) });

@@ -86,6 +86,26 @@ test('tail tells what happened to a run in its order, and ends where it shall no
   expect((await cli('tail', '--since', '1h', '--no-follow', '--tenant', 'other')).out).toBe('');
 });
 
+test('a command with its own id, given again, is answered as before and does nothing more', async () => {
+  await start('twice', 6000, '--concurrency-key', 'twice');
+  await stack.event('twice', 'WaitStarted');
+  const words = [
+    ['runs', 'signal', 'twice', 'go', '1', '--id', 'signal-1'],
+    ['runs', 'pause', 'twice', '--reason', 'a look', '--id', 'pause-1'],
+    ['runs', 'fork', 'twice', '--from', '1', '--id', 'a fork / with such a name'],
+    ['brakes', 'set', 'tool', 'none', '--reason', 'a look', '--id', 'brake-1'],
+    ['brakes', 'release', 'tool', 'none', '--id', 'brake-2'],
+    ['runs', 'cancel', 'twice', '--reason', 'done', '--immediate', '--id', 'cancel-1'],
+    ['runs', 'pause', 'twice', '--reason', 'too late', '--id', 'pause-2'],
+  ];
+  for (const each of words) {
+    const first = await cli(...each, '--json');
+    expect([each, await cli(...each, '--json')]).toEqual([each, first]);
+    expect([each, first.code]).toEqual([each, each.includes('pause-2') ? 1 : 0]);
+  }
+  expect((await cli('tail', '--run', 'twice', '--no-follow', '--type', 'SignalReceived', '--json')).out.trim().split('\n')).toHaveLength(1);
+});
+
 test('topics and databases are looked at, made and checked', async () => {
   const described = JSON.parse((await cli('topics', 'describe', 'run.events', '--json')).out) as { topics: { messages: number }[] };
   expect(described.topics).toMatchObject([{ name: 'run.events', partitions: stack.lanes.length, retentionMs: 'forever' }]);

@@ -2,7 +2,7 @@ import type { Command } from 'commander';
 import { BrakeTarget, ReleaseBrake, SetBrake } from '@holdfast/protocol';
 import { readBrakes, tellLanes } from '../brakes.js';
 import { CliError, EXIT } from '../failure.js';
-import { newCommandId, operatorOf, withOperator } from '../operator.js';
+import { askedAs, operatorOf, withOperator } from '../operator.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
@@ -36,18 +36,19 @@ export function addBrakes(program: Command): void {
       .command('set <kind> <name>')
       .description('kind: tool, agent or tenant; name: NAME, or NAME@VERSION. Nothing new of it is sent; what is under way ends')
       .requiredOption('--reason <text>', 'why')
-      .option('--id <id>', 'the command’s id: the same one, sent again, is one command')
       .option('--json', 'print JSON'),
   ).action((kind: string, name: string, options: Options & { reason: string }) => act(kind, name, options, options.reason));
-  withOperator(brakes.command('release <kind> <name>').description('let it go').option('--id <id>', 'the command’s id').option('--json', 'print JSON')).action((kind: string, name: string, options: Options) => act(kind, name, options));
+  withOperator(brakes.command('release <kind> <name>').description('let it go').option('--json', 'print JSON')).action((kind: string, name: string, options: Options) => act(kind, name, options));
 }
 
 async function act(kind: string, text: string, options: Options, reason?: string): Promise<void> {
   const target = targetOf(kind, text);
-  const { id = newCommandId(), json } = options;
+  const { json } = options;
+  const asked = askedAs(options);
+  const { id } = asked;
   const by = operatorOf(options);
   const { brokers } = await findStack('.');
-  const told = await tellLanes(brokers, 'default', id, target, reason === undefined ? ReleaseBrake({ command: id, by, target }) : SetBrake({ command: id, by, target, reason }));
+  const told = await tellLanes(brokers, 'default', asked, target, reason === undefined ? ReleaseBrake({ command: id, by, target }) : SetBrake({ command: id, by, target, reason }));
   print(json === true, told, () => (told.refused.length > 0 ? `refused: ${told.refused.join('; ')}` : `${told.brake} is ${reason === undefined ? 'let go' : 'held still'} on ${told.lanes} lanes`));
   if (told.refused.length > 0) process.exitCode = EXIT.no;
 }

@@ -3,7 +3,7 @@ import { AssignCase, JSON_DEPTH_MAX, parseJson, ResolveCase, Step, topics, type 
 import { caseHistory, parseCaseName, readAlarms, readCases, type CaseView } from '../cases.js';
 import { CliError, EXIT } from '../failure.js';
 import { momentMs } from '../moment.js';
-import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
@@ -24,6 +24,7 @@ interface ResolveOptions {
   readonly evidence: string;
   readonly readAt?: string;
   readonly force?: boolean;
+  readonly id?: string;
   readonly as?: string;
   readonly role?: string[];
   readonly json?: boolean;
@@ -100,19 +101,19 @@ async function show(name: string, { json }: { json?: boolean }): Promise<void> {
   });
 }
 
-async function assign(name: string, owner: string, options: { as?: string; role?: string[]; json?: boolean }): Promise<void> {
-  const id = newCommandId();
-  await decide(name, options, id, (found) => AssignCase({ command: id, step: Step.parse(found.step), attempt: found.attempt, owner: owner === '-' ? null : owner, by: operatorOf(options) }));
+async function assign(name: string, owner: string, options: { id?: string; as?: string; role?: string[]; json?: boolean }): Promise<void> {
+  const asked = askedAs(options);
+  await decide(name, options, asked, (found) => AssignCase({ command: asked.id, step: Step.parse(found.step), attempt: found.attempt, owner: owner === '-' ? null : owner, by: operatorOf(options) }));
 }
 
 async function resolve(name: string, options: ResolveOptions): Promise<void> {
-  const id = newCommandId();
+  const asked = askedAs(options);
   if ((options.applied === undefined) === (options.notApplied === undefined)) throw new CliError('say what you found: --applied [result] or --not-applied');
   const verdict = options.applied === undefined ? ({ status: 'not_applied' } as const) : ({ status: 'applied', result: resultOf(options.applied) } as const);
   const readAt = options.readAt === undefined ? undefined : momentMs(options.readAt, '--read-at');
-  await decide(name, options, id, (found) =>
+  await decide(name, options, asked, (found) =>
     ResolveCase({
-      command: id,
+      command: asked.id,
       step: Step.parse(found.step),
       attempt: found.attempt,
       verdict,
@@ -133,10 +134,10 @@ function resultOf(text: string | boolean): Json {
 }
 
 /** Sends a command about a case, and says what came of it. Exit code 1 when it was refused. */
-async function decide(name: string, { json }: { json?: boolean }, id: string, message: (found: CaseView) => Message): Promise<void> {
+async function decide(name: string, { json }: { json?: boolean }, asked: Asked, message: (found: CaseView) => Message): Promise<void> {
   const { brokers } = await findStack('.');
   const found = await find(brokers, name);
-  const answer = await command({ brokers, answersOn: topics.reconciliationEvents, run: found.run, tenant: found.tenant, id, message: message(found) });
+  const answer = await command({ brokers, answersOn: topics.reconciliationEvents, run: found.run, tenant: found.tenant, asked, message: message(found) });
   const refused = answer.type === 'CaseCommandRefused';
   print(json === true, { case: found.case, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `${found.case}: ${said(answer.type, answer.data)}`));
   if (refused) process.exitCode = EXIT.no;

@@ -2,16 +2,22 @@ import type { Command } from 'commander';
 import { CompensateRun, DecideCompensation, Digest, Step, topics, type Json, type Message } from '@holdfast/protocol';
 import type { Preview } from '@holdfast/compensation/domain';
 import { CliError, EXIT } from '../failure.js';
-import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
 import { findPlans, previewOf, readPlans, viewsOf, type PlanView } from '../plans.js';
 import { brief, paint, print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
 interface Acting {
+  readonly id?: string;
   readonly as?: string;
   readonly role?: string[];
   readonly json?: boolean;
 }
+
+interface Deciding extends Acting {
+  readonly digest?: string;
+}
+const DIGEST = 'of the arguments that you were shown (`plans show --json`): others are refused (default: those of now)';
 
 interface CompensateOptions extends Acting {
   readonly step?: string[];
@@ -34,8 +40,14 @@ export function addPlans(program: Command): void {
   const plans = program.command('plans').description('look at compensations, and decide on them');
   plans.command('list').description('runs with a plan, oldest first').option('--all', 'those that are done, too').option('--json', 'print JSON').action(list);
   plans.command('show <run>').description('a run’s latest plan, effect by effect').option('--json', 'print JSON').action(show);
-  withOperator(plans.command('approve <run> <step>').description('let exactly what is shown be called').option('--json', 'print JSON')).action((run: string, step: string, options: Acting) => decide(run, step, 'approve', options));
-  withOperator(plans.command('reject <run> <step>').description('let the effect stand').requiredOption('--reason <text>', 'why').option('--json', 'print JSON')).action((run: string, step: string, options: Acting & { reason: string }) => decide(run, step, 'reject', options));
+  withOperator(plans.command('approve <run> <step>').description('let exactly what is shown be called').option('--digest <digest>', DIGEST).option('--json', 'print JSON')).action((run: string, step: string, options: Deciding) => decide(run, step, 'approve', options));
+  withOperator(plans.command('reject <run> <step>').description('let the effect stand').option('--digest <digest>', DIGEST).requiredOption('--reason <text>', 'why').option('--json', 'print JSON')).action((run: string, step: string, options: Deciding & { reason: string }) => decide(run, step, 'reject', options));
+}
+
+function digestOf(text: string): Digest {
+  const parsed = Digest.safeParse(text);
+  if (!parsed.success) throw new CliError(`--digest "${text}" is none: \`holdfast plans show --json\` shows it with the arguments`);
+  return parsed.data;
 }
 
 function stepOf(text: string): Step {
@@ -49,15 +61,15 @@ async function compensate(run: string, options: CompensateOptions): Promise<void
   const found = await findPlans(brokers, run);
   const amount = options.amount === undefined ? undefined : Number(options.amount);
   if (amount !== undefined && (!Number.isSafeInteger(amount) || amount <= 0)) throw new CliError(`--amount ${options.amount ?? ''} is no whole number above 0`);
-  const id = newCommandId();
-  const asked = { command: id, by: operatorOf(options), reason: options.reason ?? 'asked by an operator', ...(options.step === undefined ? {} : { steps: options.step.map(stepOf) }), ...(amount === undefined ? {} : { amount }) };
+  const named = askedAs(options);
+  const asked = { command: named.id, by: operatorOf(options), reason: options.reason ?? 'asked by an operator', ...(options.step === undefined ? {} : { steps: options.step.map(stepOf) }), ...(amount === undefined ? {} : { amount }) };
   if (options.dryRun === true) {
     const seen = await previewOf(brokers, found, asked, Date.now());
     print(options.json === true, seen, () => previewed(run, seen));
     if (seen.refused !== null) process.exitCode = EXIT.no;
     return;
   }
-  await tell(brokers, run, found.tenant, id, CompensateRun(asked), options.json);
+  await tell(brokers, run, found.tenant, named, CompensateRun(asked), options.json);
 }
 
 function previewed(run: string, { refused, would, unsettled, then }: Preview): string {
@@ -86,20 +98,21 @@ async function show(run: string, { json }: { json?: boolean }): Promise<void> {
   print(json === true, view, () => [`run ${view.run}, plan ${view.plan}: ${paint(view.status)} since ${view.since}`, ...view.causes, table(['step', 'tool', 'stands', 'answer', 'arguments', 'why'], view.effects.map((each) => [each.step, each.tool, each.stands, each.with ?? 'none', brief(each.args), each.approvers.length > 0 ? `by ${each.approvers.join(' or ')}: holdfast plans approve ${view.run} ${each.step}` : each.why]))].join('\n'));
 }
 
-async function decide(run: string, step: string, decision: 'approve' | 'reject', options: Acting & { reason?: string }): Promise<void> {
+async function decide(run: string, step: string, decision: 'approve' | 'reject', options: Deciding & { reason?: string }): Promise<void> {
+  const shown = options.digest === undefined ? undefined : digestOf(options.digest);
   const { brokers } = await findStack('.');
   const found = await findPlans(brokers, run);
   const item = viewsOf(found).at(0)?.effects.find((each) => each.step === step);
   if (item === undefined) throw new CliError(`step ${step} of run ${run} is in no plan`);
-  const id = newCommandId();
-  // Exactly what this command saw: should it have changed since, it is refused.
-  const digest = item.digest === null ? {} : { digest: Digest.parse(item.digest) };
-  await tell(brokers, run, found.tenant, id, DecideCompensation({ command: id, by: operatorOf(options), step: stepOf(step), decision, ...digest, ...(options.reason === undefined ? {} : { reason: options.reason }) }), options.json);
+  const asked = askedAs(options);
+  // Exactly what was shown, to whoever decides or at least to this command: should it have changed since, it is refused.
+  const digest = shown ?? (item.digest === null ? undefined : Digest.parse(item.digest));
+  await tell(brokers, run, found.tenant, asked, DecideCompensation({ command: asked.id, by: operatorOf(options), step: stepOf(step), decision, ...(digest === undefined ? {} : { digest }), ...(options.reason === undefined ? {} : { reason: options.reason }) }), options.json);
 }
 
 /** Sends a command about a run's plans, and says what came of it. Exit code 1 when it was refused. */
-async function tell(brokers: readonly string[], run: string, tenant: string, id: string, message: Message, json: boolean | undefined): Promise<void> {
-  const answer = await command({ brokers, answersOn: topics.compensationEvents, run, tenant, id, message });
+async function tell(brokers: readonly string[], run: string, tenant: string, asked: Asked, message: Message, json: boolean | undefined): Promise<void> {
+  const answer = await command({ brokers, answersOn: topics.compensationEvents, run, tenant, asked, message });
   const refused = answer.type === 'PlanCommandRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : said(run, answer.type, answer.data)));
   if (refused) process.exitCode = EXIT.no;

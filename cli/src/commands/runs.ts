@@ -1,10 +1,11 @@
+import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
-import { command, newCommandId, operatorOf, withOperator } from '../operator.js';
+import { askedAs, command, operatorOf, withCommandId, withOperator, type Asked } from '../operator.js';
 import { momentMs } from '../moment.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
 import { brief, paint, print, table } from '../print.js';
@@ -15,6 +16,7 @@ import { findStack } from '../stack-file.js';
 import { addStart } from './start.js';
 
 interface Acting {
+  readonly id?: string;
   readonly as?: string;
   readonly role?: string[];
   readonly json?: boolean;
@@ -41,13 +43,11 @@ export function addRuns(program: Command): void {
     .description('print a run’s checkpoint: what it was asked, what it did, what is unknown, what is safe next')
     .option('--json', 'print JSON')
     .action(show);
-  runs
-    .command('signal <run> <name> [payload]')
-    .description('send a signal; the payload is JSON (default null)')
-    .option('--id <id>', 'the signal’s id: the same one, sent twice, is one signal')
+  withCommandId(runs.command('signal <run> <name> [payload]').description('send a signal; the payload is JSON (default null)'))
     .option('--json', 'print JSON')
-    .action(async (run: string, name: string, payload: string | undefined, { id = newCommandId(), json }: { id?: string; json?: boolean }) => {
-      await act(run, { json }, id, SignalRun({ signal: id, name, payload: jsonOf(payload, 'the payload') }), topics.agentIntents);
+    .action(async (run: string, name: string, payload: string | undefined, options: { id?: string; json?: boolean }) => {
+      const asked = askedAs(options);
+      await act(run, options, asked, SignalRun({ signal: asked.id, name, payload: jsonOf(payload, 'the payload') }), topics.agentIntents);
     });
   runs
     .command('export <run>')
@@ -90,7 +90,7 @@ export function addRuns(program: Command): void {
     const made = acting(runs.command(`${how} <run>`).description(how === 'fork' ? 'begin a new run with what this one recorded before a step; that is replayed, never fired' : 'the same, from the step that failed on')).option('--run-id <run>', 'the new run’s id').option('--input <json>', 'another input');
     if (how === 'fork') made.requiredOption('--from <step>', 'the first step that the new run does itself');
     made.action((run: string, options: Acting & { from?: string; runId?: string; input?: string }) =>
-      decide(run, options, (id, by) => ForkRun({ command: id, by, run: idOf(options.runId ?? `${run}~${id.slice(0, 8)}`), ...(options.from === undefined ? {} : { from: stepOf(options.from) }), ...(options.input === undefined ? {} : { input: jsonOf(options.input, '--input') }) })),
+      decide(run, options, (id, by) => ForkRun({ command: id, by, run: idOf(options.runId ?? forkOf(run, id)), ...(options.from === undefined ? {} : { from: stepOf(options.from) }), ...(options.input === undefined ? {} : { input: jsonOf(options.input, '--input') }) })),
     );
   }
   acting(runs.command('pause <run>').description('hold a run still until it is let go on'))
@@ -124,20 +124,23 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
 }
 
 const decide = (run: string, options: Acting, message: (id: string, by: Operator) => Message): Promise<void> => {
-  const id = newCommandId();
-  return act(run, options, id, message(id, operatorOf(options)), topics.operatorCommands);
+  const asked = askedAs(options);
+  return act(run, options, asked, message(asked.id, operatorOf(options)), topics.operatorCommands);
 };
 
 /** Sends something about a run, and says what came of it. Exit code 1 when it was refused. */
-async function act(run: string, { json }: { json?: boolean | undefined }, id: string, message: Message, on: string): Promise<void> {
+async function act(run: string, { json }: { json?: boolean | undefined }, asked: Asked, message: Message, on: string): Promise<void> {
   const { brokers } = await findStack('.');
   const known = await showRun(brokers, run);
   if (known === null) throw new CliNo(await whyNone(brokers, run));
-  const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), id, message, on });
+  const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), asked, message, on });
   const refused = answer.type === 'InputRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));
   if (refused) process.exitCode = EXIT.no;
 }
+
+/** The same command names the same run. */
+const forkOf = (run: string, command: string): string => `${run}~${createHash('sha256').update(command).digest('hex').slice(0, 8)}`;
 
 function stepOf(text: string): Step {
   const step = Step.safeParse(text);
