@@ -122,6 +122,9 @@ test('show: what it is about, and what happened to it', async () => {
   const { code, said } = await json('show', 'seen/1/1');
   expect([code, said]).toEqual([0, expect.objectContaining({ case: 'seen/1/1', message: 'MayHaveApplied: the line went dead', readingFrom: expect.any(String), operationKey: fired.find(({ run }) => run === 'seen')?.key })]);
   expect((said['history'] as { event: string }[]).map(({ event }) => event)).toEqual(['CaseOpened', 'CaseEscalated']);
+  // Whoever looks it up at the target needs all of the key.
+  const whole = (await cases('show', 'seen/1/1')).out;
+  expect([whole, whole.includes(`operationKey  ${String(said['operationKey'])}\n`)]).toEqual([whole, true]);
   const people = await cases('show', 'nested/run/1/1');
   expect([people.code, people.out]).toEqual([0, expect.stringMatching(/^case +nested\/run\/1\/1\n/)]);
   expect(await cases('show', 'seen/2/1')).toMatchObject({ code: 2, out: '', err: expect.stringContaining('there is no case seen/2/1') });

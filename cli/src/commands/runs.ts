@@ -8,7 +8,7 @@ import { CliError, CliNo, EXIT } from '../failure.js';
 import { askedAs, command, operatorOf, withCommandId, withOperator, type Asked } from '../operator.js';
 import { momentMs } from '../moment.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
-import { brief, paint, print, table } from '../print.js';
+import { brief, oneLine, paint, print, table, whole } from '../print.js';
 import { replayRun } from '../replay-run.js';
 import { listRuns, phaseNamed } from '../runs.js';
 import { showRun, whyNone } from '../show-run.js';
@@ -174,11 +174,11 @@ function people(run: Record<string, unknown>): string {
   });
   const facts = ['phase', 'held', 'stuck', 'origin', 'goal', 'principal', 'agent', 'cursor', 'fence', 'worker', 'resumes', 'deadline', 'budgets', 'chain', 'next']
     .filter((name) => run[name] !== null)
-    .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : brief(run[name])}`);
+    .map((name) => `${name.padEnd(10)} ${name === 'phase' ? paint(String(run[name])) : oneLine(run[name])}`);
   const unknown = (run['unknown'] as { step: string; tool: string; why: string; case: string | null; since: string | null; owner: string | null; nextLook: string | null }[]).map(
     ({ step, tool, why, ...of }) => `unknown    step ${step} (${tool}): ${why}${of.case === null ? '' : `; case ${of.case} since ${of.since ?? '?'}, owner ${of.owner ?? 'nobody'}, next look ${of.nextLook ?? 'by a person'}`}`,
   );
   const waits = (run['waits'] as { step: string; kind: string; deadline: string | null }[]).map(({ step, kind, deadline }) => `waits      step ${step} for ${kind}${deadline === null ? '' : `, until ${deadline}`}`);
-  const end = run['ending'] === null ? [] : [`ending     ${brief(run['ending'])}`];
+  const end = run['ending'] === null ? [] : [`ending     ${whole(run['ending'])}`];
   return [`run        ${String(run['run'])}`, ...facts, ...waits, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }

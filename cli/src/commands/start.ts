@@ -6,7 +6,7 @@ import type { Command } from 'commander';
 import { nameOf, readContracts } from '../contracts.js';
 import { durationMs } from '../duration.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
-import { brief, paint, print, progress } from '../print.js';
+import { oneLine, paint, print, progress } from '../print.js';
 import { showRun } from '../show-run.js';
 import { startOptionsOf, withStartWords, type StartWords } from '../start-options.js';
 import { findArtifacts, findBrokers } from '../stack-file.js';
@@ -69,7 +69,23 @@ async function start(agent: string, options: Words): Promise<void> {
   }
 }
 
-const inWords = (outcome: RunOutcome<Json>): string => `${paint(outcome.status)} ${'output' in outcome ? brief(outcome.output) : 'failure' in outcome ? outcome.failure.message : 'reason' in outcome ? outcome.reason : ''}`.trimEnd();
+function inWords(outcome: RunOutcome<Json>): string {
+  const status = paint(outcome.status);
+  switch (outcome.status) {
+    case 'completed':
+      return `${status} ${oneLine(outcome.output)}`;
+    case 'completed_partially':
+      return `${status} ${outcome.output === null ? '' : `${oneLine(outcome.output)} `}${outcome.because}`;
+    case 'failed':
+      return `${status} ${outcome.failure.message}`;
+    case 'cancelled':
+      return `${status} ${outcome.reason}`;
+    case 'expired':
+      return `${status} ${isoTime(outcome.deadline)}`;
+    case 'quarantined':
+      return `${status} ${outcome.because}`;
+  }
+}
 
 async function agentOf(brokers: readonly string[], text: string): Promise<{ name: string; version: string; pool: string }> {
   const { agents } = await readContracts(brokers);
