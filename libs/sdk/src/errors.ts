@@ -9,11 +9,12 @@ export abstract class HoldfastError extends Error {
   abstract readonly failureClass: FailureClass;
 }
 
-/** What may be thrown at a host or a worker has no bound; what is recorded has. */
+/** What may be thrown at a host or a worker has no bound; what is recorded has. @internal */
 export const MESSAGE_MAX = 4000;
+/** @internal */
 export const clipped = (text: string, max = MESSAGE_MAX): string => (text.length <= max ? text : `${text.slice(0, max - 1)}…`);
 
-/** The words of anything that was thrown. Never throws. */
+/** The words of anything that was thrown. Never throws. @internal */
 export function messageOf(thrown: unknown): string {
   try {
     return clipped(thrown instanceof Error ? `${thrown.name === 'Error' ? '' : `${thrown.name}: `}${thrown.message}` : String(thrown));
@@ -25,6 +26,7 @@ export function messageOf(thrown: unknown): string {
 /**
  * The class that a run is recorded with when this was thrown. An error that is not Holdfast's says
  * nothing about itself, so nothing speaks against trying the goal again: `transient`. Never throws.
+ * @internal
  */
 export function classOf(thrown: unknown): FailureClass {
   try {
@@ -300,7 +302,7 @@ const REFUSALS: Readonly<Record<string, typeof IntentRefusedError>> = {
   approval_invalid: ApprovalInvalid,
 };
 
-/** A refusal as the error that says what may be done next. */
+/** A refusal as the error that says what may be done next. @internal */
 export const refusalOf = (intent: string, step: Step | undefined, reason: string, detail: string): IntentRefusedError =>
   new (REFUSALS[reason] ?? IntentRefusedError)(intent, step, reason, detail);
 

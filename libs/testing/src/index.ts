@@ -2,9 +2,3 @@ export { crashEverywhere, type CrashOptions, type CrashReport, type CrashResult,
 export { crash, duplicate, lost, type StepFault } from './kit/faults.js';
 export { matchers } from './kit/matchers.js';
 export { TestWorld, type Account, type RunEnd, type Setup, type StartedRun, type Surroundings, type ToolCall, type WorldOptions } from './kit/test-world.js';
-export { explore, type Explored, type Way } from './explore/explore.js';
-export { threeSteps } from './explore/three-steps.js';
-export { twoHosts, type TwoHostsOptions } from './explore/two-hosts.js';
-export { twoInstances } from './explore/two-instances.js';
-export { runSeed, runUninterrupted, type SeedOptions, type SeedResult } from './sim/seeds.js';
-export { shrink } from './sim/shrink.js';

@@ -1,5 +1,6 @@
 import { describe, expect, it } from '@jest/globals';
-import { explore, twoHosts, type Explored, type TwoHostsOptions } from '../src/index.js';
+import { explore, type Explored } from '../src/explore/explore.js';
+import { twoHosts, type TwoHostsOptions } from '../src/explore/two-hosts.js';
 
 const none: TwoHostsOptions = { tasks: 1, rebalance: 'none', crashes: false, loses: false, republishes: false, asks: false, holds: 0 };
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from '@jest/globals';
-import { explore } from '../src/index.js';
+import { explore } from '../src/explore/explore.js';
 import { ExploringScheduler, type Choose } from '../src/explore/exploring-scheduler.js';
 import { BEGINNING, type Owner } from '../src/sim/scheduler.js';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, it } from '@jest/globals';
-import { runSeed, runUninterrupted, type SeedResult } from '../src/index.js';
+import { runSeed, runUninterrupted, type SeedResult } from '../src/sim/seeds.js';
 
 /** `npm run simulate` goes through as many more as anyone likes. */
 const SEEDS = process.env['HOLDFAST_PROOF'] === 'full' ? 200 : 16;

@@ -19,6 +19,7 @@ export interface CallOptions {
   readonly approval?: Approval<unknown> | undefined;
 }
 
+/** @internal */
 export interface AttachedRunOptions {
   readonly id: RunId;
   readonly tenant: Tenant;
@@ -54,6 +55,7 @@ export class AttachedRun {
   #broken: Error | null = null;
   #close: () => Promise<void> = () => Promise.resolve();
 
+  /** @internal */
   constructor(options: AttachedRunOptions) {
     this.id = options.id;
     this.#options = options;
@@ -124,11 +126,12 @@ export class AttachedRun {
 
   // ---- for the client that made it
 
+  /** @internal */
   onClosed(close: () => Promise<void>): void {
     this.#close = close;
   }
 
-  /** Starts the run unless it is there already. @throws IntentRefusedError it is another run; NotAdmitted there was no room for it */
+  /** Starts the run unless it is there already. @throws IntentRefusedError it is another run; NotAdmitted there was no room for it @internal */
   async begin(start: () => Promise<void>): Promise<void> {
     if (this.#accepted === null) await this.#ask(start, 'StartRun', () => this.#accepted !== null);
     if (this.#accepted?.agent !== null || this.#accepted.inputDigest !== this.#options.digest) {
@@ -136,6 +139,7 @@ export class AttachedRun {
     }
   }
 
+  /** @internal */
   tell({ event }: RunEventRecord): void {
     let refused: Refusal | undefined;
     switch (event.type) {
@@ -174,7 +178,7 @@ export class AttachedRun {
     for (const listener of [...this.#listeners]) listener(refused);
   }
 
-  /** Events no longer come. */
+  /** Events no longer come. @internal */
   fail(error: Error): void {
     this.#broken ??= error;
     for (const listener of [...this.#listeners]) listener(undefined);

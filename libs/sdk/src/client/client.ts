@@ -116,7 +116,7 @@ export class HoldfastClient {
     return HoldfastClient.over(await kafkaLog(options.brokers, 'holdfast-client'), options);
   }
 
-  /** A client on another log than Kafka: for tests. */
+  /** A client on another log than Kafka: for tests. @internal */
   static over(log: ClientLog, { tenant, artifacts }: Omit<ConnectOptions, 'brokers'> = {}): HoldfastClient {
     return new HoldfastClient(log, tenant === undefined ? DEFAULT_TENANT : parsed(Tenant, tenant, 'tenant'), artifacts);
   }

@@ -13,7 +13,7 @@ export interface RunEventRecord {
   readonly event: RunEvent;
 }
 
-/** What a client asks of Kafka. */
+/** What a client asks of Kafka. @internal */
 export interface ClientLog {
   /** Resolves with the record's offset, null where the log doesn't say. On rejection nobody knows whether it was written. */
   publish(record: Outgoing): Promise<number | null>;
@@ -23,7 +23,7 @@ export interface ClientLog {
   close(): Promise<void>;
 }
 
-/** The log behind these brokers. Rejects when they can't be reached, or Holdfast's topics aren't there. */
+/** The log behind these brokers. Rejects when they can't be reached, or Holdfast's topics aren't there. @internal */
 export async function kafkaLog(brokers: readonly string[], clientId: string): Promise<ClientLog> {
   const partitions = await partitionsOf(brokers, topics.runEvents);
   if (partitions === 0) throw new Error(`topic ${topics.runEvents} does not exist at ${brokers.join(', ')}: start the Holdfast services first`);
@@ -41,6 +41,7 @@ const decode = decoder(runMessages);
 /**
  * The run that a record is about, without reading its value; undefined for what no service wrote.
  * Most records of a lane are about other runs.
+ * @internal
  */
 export function headOf(record: LogRecord): { readonly run: string; readonly tenant: string; readonly version: number; read(): RunEventRecord | undefined } | undefined {
   const envelope = decodeHeaders(record.headers, record.key, record.time);

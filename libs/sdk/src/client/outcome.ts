@@ -21,15 +21,16 @@ export interface ClientArtifacts {
   get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
 }
 
+/** @internal */
 export type End = { readonly kind: 'finished'; readonly ending: Ending } | { readonly kind: 'quarantined'; readonly because: string } | { readonly kind: 'refused'; readonly error: IntentRefusedError };
 
-/** What was asked for by whoever watches; absent for somebody else's run. */
+/** What was asked for by whoever watches; absent for somebody else's run. @internal */
 export interface Started {
   readonly agent: Named;
   readonly digest: Digest;
 }
 
-/** Waits for the end of one run. */
+/** Waits for the end of one run. @internal */
 export class EndWatcher implements Watcher {
   last = 0;
   /** True once the run's first event was told: then nothing before it is missing. */
@@ -110,7 +111,7 @@ export class EndWatcher implements Watcher {
   }
 }
 
-/** The outcome with its output as a value. @throws IntentRefusedError, ResultUnreadable */
+/** The outcome with its output as a value. @throws IntentRefusedError, ResultUnreadable @internal */
 export async function outcomeOf(end: End, run: RunId, tenant: Tenant, artifacts: ClientArtifacts | undefined): Promise<RunOutcome> {
   if (end.kind === 'refused') throw end.error;
   if (end.kind === 'quarantined') return { status: 'quarantined', because: end.because };
@@ -129,7 +130,7 @@ export async function outcomeOf(end: End, run: RunId, tenant: Tenant, artifacts:
   }
 }
 
-/** The value of something stored. @throws ResultUnreadable */
+/** The value of something stored. @throws ResultUnreadable @internal */
 export async function valueOf(stored: Stored, what: string, scope: { readonly tenant: string; readonly run: string }, artifacts: ClientArtifacts | undefined): Promise<Json> {
   if ('value' in stored) return stored.value;
   if ('unreadable' in stored) throw new ResultUnreadable(what, stored.unreadable);

@@ -8,13 +8,14 @@ import type { RunStream } from './stream.js';
 /** How what a run did stands: effect by effect what answered it, who allowed that, and what remains. */
 export type RunStanding = Readonly<MessageOf<typeof RunCompensated>['data']>;
 
+/** @internal */
 export interface StandingSource {
   open(onEvent: (record: RunEventRecord) => void, onError: (error: unknown) => void): Promise<RunStream>;
   close(stream: RunStream): Promise<void>;
   wanted(): boolean;
 }
 
-/** What the latest plan of a run came to, once nothing of it moves by itself any more. @throws OutcomeTimeout */
+/** What the latest plan of a run came to, once nothing of it moves by itself any more. @throws OutcomeTimeout @internal */
 export async function standingOf(run: string, timeoutMs: number | undefined, { open, close, wanted }: StandingSource): Promise<RunStanding> {
   let cancelTimeout: () => void = () => undefined;
   let stop: () => void = () => undefined;

@@ -2,15 +2,9 @@ import type { ArtifactRef } from '@holdfast/protocol';
 import type { ToolDefinition } from '../define/tool.js';
 import { RunExecutor } from '../run/index.js';
 import type { CallbackSettings } from '../wait/callback.js';
+import type { ServedArtifacts } from './artifacts.js';
 import type { WorkerLog } from './log.js';
-import type { ArtifactPort } from './port.js';
 import type { Execute } from './runs.js';
-
-/** Where large values are kept; what `openArtifactStore` of `@holdfast/runtime/artifacts` opens is one. */
-export interface ServedArtifacts extends ArtifactPort {
-  /** Verifies the checksum, and that the scope may read it. */
-  get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
-}
 
 /** Makes the executor of each run that is granted to a worker. */
 export function executeWith(tools: readonly ToolDefinition[], artifacts: ServedArtifacts | undefined, log: WorkerLog, callbacks: CallbackSettings = {}): Execute {

@@ -8,7 +8,7 @@ import type { ToolContext, ToolDefinition } from '../define/tool.js';
 import { clipped, Failed, MayHaveApplied, messageOf, PartlyApplied, Rejected } from '../errors.js';
 import { sound } from '../failure.js';
 import type { HostObserver } from './observer.js';
-import type { ArtifactPort } from './port.js';
+import type { ArtifactPort } from './artifacts.js';
 import { judge, parse } from './result.js';
 import { keepResult, resultJson } from './stored.js';
 

@@ -1,4 +1,4 @@
-import type { ArtifactRef, Attempt, Fence, Message, Named, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
+import type { Attempt, Fence, Message, Named, OperationKey, Report, RunId, Step, Tenant, WaitEnd } from '@holdfast/protocol';
 import type { ToolDefinition } from '../define/tool.js';
 import type { Worked } from './observer.js';
 import type { Json } from '@holdfast/protocol';
@@ -53,9 +53,4 @@ export interface RunEar {
   dropped(because: string, cancelled: boolean): void;
   /** The run has moved elsewhere, or the worker stops: the code must make no further progress. */
   abandon(because: string): void;
-}
-
-/** Where results go that are too large for a message; `ArtifactStore` of `@holdfast/runtime` is one. */
-export interface ArtifactPort {
-  put(bytes: Uint8Array, about: { readonly mediaType: string; readonly scope: { readonly tenant: string; readonly run?: string } }): Promise<ArtifactRef>;
 }

@@ -6,7 +6,7 @@ import { stillUnknown, type Probe, type ProbeAnswer } from '../define/probe.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { clipped, messageOf } from '../errors.js';
 import type { HostObserver } from './observer.js';
-import type { ArtifactPort } from './port.js';
+import type { ArtifactPort } from './artifacts.js';
 import { judge, parse } from './result.js';
 import { Slots } from './slots.js';
 import { keepResult } from './stored.js';

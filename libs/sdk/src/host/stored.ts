@@ -1,7 +1,7 @@
 import { JSON_DEPTH_MAX, type Json, type Stored } from '@holdfast/protocol';
 import { INLINE_BYTES_MAX, toJson, type SizedJson } from '../define/json.js';
 import { clipped, messageOf } from '../errors.js';
-import type { ArtifactPort } from './port.js';
+import type { ArtifactPort } from './artifacts.js';
 
 export interface Keeper {
   readonly artifacts: ArtifactPort | undefined;

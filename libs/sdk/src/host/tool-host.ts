@@ -9,7 +9,7 @@ import { sameMembership, type Hold } from './hold.js';
 import type { WorkerLog } from './log.js';
 import type { HostObserver } from './observer.js';
 import { WorkerStopped, type Outbox } from './outbox.js';
-import type { ArtifactPort } from './port.js';
+import type { ArtifactPort } from './artifacts.js';
 import { Probing } from './probing.js';
 import { encodeSeen, type Seen } from './seen.js';
 import type { Slots } from './slots.js';

@@ -3,6 +3,7 @@ import type { Assignment, Clock, CrashPoint, LaneGroup, LaneGroupHandlers, LogRe
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition, messageOf } from '../errors.js';
+import type { ArtifactPort } from './artifacts.js';
 import { Firing } from './firing.js';
 import { Hold } from './hold.js';
 import { LaneTaker, type ReadLane } from './lane-taker.js';
@@ -10,7 +11,7 @@ import { LocalFiring } from './local-firing.js';
 import type { WorkerLog } from './log.js';
 import type { HostObserver } from './observer.js';
 import { Outbox } from './outbox.js';
-import type { ArtifactPort, RunPort } from './port.js';
+import type { RunPort } from './port.js';
 import { Runs, type Execute } from './runs.js';
 import { Showing } from './showing.js';
 import { Slots } from './slots.js';

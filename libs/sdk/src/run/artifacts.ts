@@ -1,7 +1,7 @@
 import type { ArtifactRef, Json, Stored } from '@holdfast/protocol';
 import { INLINE_BYTES_MAX, type SizedJson } from '../define/json.js';
 import { NoArtifactStore, ResultUnreadable, clipped, messageOf } from '../errors.js';
-import type { ArtifactPort } from '../host/port.js';
+import type { ArtifactPort } from '../host/artifacts.js';
 
 /** Where large values are kept. `get` verifies the checksum and rejects when it doesn't fit. */
 export interface RunArtifacts extends ArtifactPort {

@@ -10,12 +10,14 @@ export interface CallbackSettings {
   readonly url?: string | undefined;
 }
 
+/** @internal */
 export const callbackSettings = (env: NodeJS.ProcessEnv): CallbackSettings => ({ secret: env['HOLDFAST_CALLBACK_SECRET'], url: env['HOLDFAST_CALLBACK_URL'] });
 
 /**
  * The token of one wait. It follows from where the wait stands, so that a replay gives it out again
  * and nothing needs to store it.
  * @throws NotConfigured without a secret
+ * @internal
  */
 export function callbackToken({ secret }: CallbackSettings, place: { readonly tenant: Tenant; readonly run: RunId; readonly step: Step }): string {
   if (secret === undefined || secret === '') {
@@ -24,7 +26,7 @@ export function callbackToken({ secret }: CallbackSettings, place: { readonly te
   return createHmac('sha256', secret).update(JSON.stringify(['callback', place.tenant, place.run, place.step])).digest('base64url');
 }
 
-/** @throws NotConfigured without a base */
+/** @throws NotConfigured without a base @internal */
 export function callbackUrl({ url }: CallbackSettings, run: RunId, step: Step, token: string): string {
   if (url === undefined || url === '') {
     throw new NotConfigured('a callback\'s URL begins with where third parties reach the gateway, and this worker doesn\'t know it: set HOLDFAST_CALLBACK_URL, or give serve() "callbacks"');

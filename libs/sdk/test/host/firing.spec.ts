@@ -4,7 +4,7 @@ import type { EffectClass, Json, Outcome } from '@holdfast/protocol';
 import { z } from 'zod';
 import { accepted } from '../../src/define/accepted.js';
 import { AlreadyDone, Failed, MayHaveApplied, PartlyApplied, Rejected } from '../../src/errors.js';
-import type { ArtifactPort } from '../../src/host/port.js';
+import type { ArtifactPort } from '../../src/host/artifacts.js';
 import { Gate, give, keyOf, settle, stage, task, TASKS, until, type Stage, type StageOptions, type TaskOptions } from './kit.js';
 
 const TOOL: Record<EffectClass, string> = { pure: 'look', idempotent: 'put', irreversible: 'pay' };

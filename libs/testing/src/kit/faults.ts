@@ -5,8 +5,11 @@ export interface StepFault {
   readonly name: string;
   readonly tool: string;
   readonly nth: number;
+  /** @internal */
   readonly sites: readonly Site[];
+  /** @internal */
   readonly kinds: ReadonlySet<Asked['kind']>;
+  /** @internal */
   readonly kind: SiteFault;
 }
 

@@ -69,14 +69,14 @@ export interface Account {
   readonly observed: Json;
 }
 
-/** A boundary that was passed: where `crashEverywhere` kills. */
+/** A boundary that was passed: where `crashEverywhere` kills. @internal */
 export interface Passage extends Asked {
   readonly tools: readonly string[];
   /** The tools or other steps that it was about, in words; null: the run as a whole, or its worker. */
   readonly about: string | null;
 }
 
-/** What is otherwise than in the world of before: one crash, and what happens in place of some of its deeds. */
+/** What is otherwise than in the world of before: one crash, and what happens in place of some of its deeds. @internal */
 export interface Otherwise {
   readonly kill?: (Asked & { readonly fault: SiteFault }) | undefined;
   readonly instead?: Insteads | undefined;
@@ -98,7 +98,7 @@ const REAL_TURNS_MAX = 20_000;
  */
 export class TestWorld {
   readonly calls: ToolCall[] = [];
-  /** Boundaries passed by asks that write or do something, in order. */
+  /** Boundaries passed by asks that write or do something, in order. @internal */
   readonly passages: Passage[] = [];
   readonly #cluster: Cluster;
   readonly #setup: Setup;
@@ -110,6 +110,9 @@ export class TestWorld {
   readonly #faults: { readonly fault: StepFault; left: number }[];
   readonly #code: UsersCode;
 
+  constructor(scenario: (surroundings: Surroundings) => Setup, options?: WorldOptions);
+  /** @internal */
+  constructor(scenario: (surroundings: Surroundings) => Setup, options?: WorldOptions, otherwise?: Otherwise);
   constructor(
     private readonly scenario: (surroundings: Surroundings) => Setup,
     private readonly options: WorldOptions = {},
@@ -157,7 +160,7 @@ export class TestWorld {
   }
 
   /** An operator cancels a run: what is under way ends first. */
-  cancel(run: string, reason = 'cancelled by hand', by = OPERATOR): Promise<void> {
+  cancel(run: string, reason = 'cancelled by hand', by: Operator = OPERATOR): Promise<void> {
     return this.#say(run, { say: 'cancel', reason, by });
   }
 
@@ -179,17 +182,17 @@ export class TestWorld {
     return this.#act((world) => world.#settle());
   }
 
-  /** What was done for runs so far: calls of tools' code, and recorded work. */
+  /** What was done for runs so far: calls of tools' code, and recorded work. @internal */
   get deeds(): readonly Done[] {
     return this.#code.deeds;
   }
 
-  /** Whether the scenario shows what its tools leave behind. */
+  /** Whether the scenario shows what its tools leave behind. @internal */
   get isObserved(): boolean {
     return this.#setup.observe !== undefined;
   }
 
-  /** Of each run that has no end, how it stands and what it waits for. */
+  /** Of each run that has no end, how it stands and what it waits for. @internal */
   unended(): string[] {
     return this.#runs.flatMap((id) => {
       const end = this.#endOf(id);
@@ -366,14 +369,14 @@ export class TestWorld {
     }
   }
 
-  /** The scenario's agent, where there is one. Throws when there are more. */
+  /** The scenario's agent, where there is one. Throws when there are more. @internal */
   onlyAgent(): AgentDefinition {
     const [only, ...others] = this.#setup.agents;
     if (only === undefined || others.length > 0) throw new TypeError(`the scenario has ${this.#setup.agents.length} agents; it takes exactly one here`);
     return only;
   }
 
-  /** Milliseconds of virtual time since the beginning. */
+  /** Milliseconds of virtual time since the beginning. @internal */
   get elapsedMs(): number {
     return this.#cluster.core.scheduler.now - BEGINNING;
   }
