@@ -1,11 +1,12 @@
 import { afterAll, afterEach, beforeAll, expect, jest, test } from '@jest/globals';
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { makeStackFolder, startStack, type Stack } from '@holdfast/deploy';
 import getPort from 'get-port';
 import { Page, ROOT, says } from './support/page.js';
 import { proof } from './support/proof.js';
+import { TestStack } from './support/stack.js';
 
 const LIMIT_MS = 240_000;
 jest.setTimeout(LIMIT_MS);
@@ -16,7 +17,7 @@ let bin: string;
 beforeAll(async () => {
   bin = await mkdtemp(path.join(tmpdir(), 'hf-docs-'));
   // npx takes a second to find what it runs; the full form lets it.
-  if (proof(true, false)) await writeFile(path.join(bin, 'npx'), `#!/bin/sh\nshift\nexec "${process.execPath}" "${path.join(ROOT, 'cli/bin/holdfast.mjs')}" "$@"\n`, { mode: 0o755 });
+  if (proof(true, false)) await writeFile(path.join(bin, 'npx'), `#!/bin/sh\ncommand=$1\nshift\nexec "${process.execPath}" "${path.join(ROOT, 'node_modules/.bin')}/$command" "$@"\n`, { mode: 0o755 });
 });
 
 afterAll(() => rm(bin, { recursive: true, force: true }));
@@ -31,6 +32,20 @@ test('what a page says that a command says is looked for line by line, word by w
   expect(says('| ticket-2 | open |\n| ticket-1 | completed |', 'ticket-2 completed')).toBe(false);
   expect(says('one', 'one\ntwo')).toBe(false);
   expect(says('3 + 3', '3 + 3')).toBe(true);
+});
+
+test('the first agent of README is compiled and run as README says, and refunds', async () => {
+  const dir = await mkdtemp(path.join(tmpdir(), 'hf-readme-'));
+  undo.push(() => rm(dir, { recursive: true, force: true }));
+  await symlink(path.join(ROOT, 'node_modules'), path.join(dir, 'node_modules'));
+  await copyFile(path.join(ROOT, 'package.json'), path.join(dir, 'package.json'));
+  const stack = await TestStack.start();
+  undo.push(() => stack.stop());
+  const page = new Page({ page: 'README.md', dir, env: () => ({ ...shell(), HOLDFAST_BROKERS: stack.brokers.join(',') }) });
+  undo.push(() => page.close());
+  await page.follow();
+  expect(page.ran).toHaveLength(1);
+  expect(await readFile(path.join(dir, 'refunds.log'), 'utf8')).toMatch(/^\w+ A-17 4200\n$/);
 });
 
 test('the tutorial is followed from its first command to its last, and so is the page on upgrades in its folder', async () => {

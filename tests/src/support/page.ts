@@ -26,7 +26,7 @@ export interface PageOptions {
 }
 
 /**
- * Works through a page of the docs as a reader does: files are written (```js NAME), commands run in their order (```sh), some in
+ * Works through a page of the docs as a reader does: files are written (```js NAME, ```ts NAME), commands run in their order (```sh), some in
  * a terminal of their own that stays (`background`), some again and again until they say what stands below (`until`). A ```text
  * block is what the command before it says: of each line, the words in their order.
  */
@@ -50,7 +50,7 @@ export class Page {
     const blocks = [...text.matchAll(/^```(\w+)(?: ([^\n]*))?\n(.*?)^```/gms)].map(([, language = '', word = '', code = '']): Block => ({ language, word, text: code }));
     for (const [index, block] of blocks.entries()) {
       const next = blocks[index + 1];
-      if (block.language === 'js' && block.word !== '') await writeFile(path.join(this.#dir, block.word), block.text);
+      if (['js', 'ts'].includes(block.language) && block.word !== '') await writeFile(path.join(this.#dir, block.word), block.text);
       if (block.language === 'sh' && block.word !== 'skip') await this.#run(block, next?.language === 'text' ? next.text : '');
     }
   }
