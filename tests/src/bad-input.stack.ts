@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { digestOf, operationKey, DEFAULT_TENANT, RunId, Step, topics, type Json } from '@holdfast/protocol';
-import { defineAgent, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
+import { defineAgent, defineTool, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
 import { eventually } from './support/eventually.js';
 import { STACK_LIMIT_MS, TestStack, type Place, type ServiceName } from './support/stack.js';
@@ -161,6 +161,17 @@ describe('bad input', () => {
     await stack.event('finished', 'IntentRejected', ({ reason }) => reason === 'run_exists_with_other_input');
     expect(places).toHaveLength(5);
     expect(stack.events('finished')).toHaveLength(before + 1);
+  });
+
+  test('a client that waits for what it asked in words that can’t be read hears what is wrong with them', async () => {
+    const client = await HoldfastClient.connect({ brokers: stack.brokers });
+    try {
+      const far = defineTool({ ...PAY, effect: 'irreversible', owner: 'desk', input: z.object({ amount: z.number() }), output: z.null(), target: () => 't'.repeat(600), execute: () => null });
+      const run = await client.attach('attached', { tools: [far] });
+      await expect(run.call('1', 'pay', { amount: 1 })).rejects.toThrow(/^CallTool at step 1 was refused \(invalid\): CallTool: target: .*500/);
+    } finally {
+      await client.close();
+    }
   });
 
   test('NUL, half a surrogate pair and a large integer as text in a value come back exactly', async () => {

@@ -11,7 +11,6 @@ import {
   material,
   operationKey,
   Pool,
-  RejectReason,
   RunId,
   runTasks,
   StepsReported,
@@ -58,6 +57,7 @@ import { brakesOf, holderOf, tellHeldTools } from './lanes.js';
 import { TenantBudgets } from './tenant-budget.js';
 import { measure } from './measure.js';
 import { answerParent, refuseParent, tell, tellAgain, tellEnds } from './tell.js';
+import { unread } from './unread.js';
 
 type Data<M> = MessageOf<M> extends { data: infer D } ? D : never;
 type In<M> = Inbound<Data<M>>;
@@ -262,14 +262,14 @@ export class RunHandlers {
     if (event !== null) turn.record(subject, tenant, event);
   };
 
-  unreadable = ({ record, envelope, reason, message }: Unreadable, turn: RunTurn): void => {
+  unreadable = (problem: Unreadable, turn: RunTurn): void => {
+    const { record, envelope, reason, message } = problem;
     turn.park(reason, message);
     if (envelope === undefined || record.topic !== topics.agentIntents) return;
     const run = turn.state(envelope.subject);
     // A run belongs to one tenant: another's message says nothing in it.
     if (!isRun(run) || run.tenant !== envelope.tenant) return;
-    const token = `${record.topic}/${record.lane}/${record.offset}`;
-    this.apply(envelope.subject, envelope.tenant, turn, { type: 'unreadable', at: turn.now, intent: envelope.type, reason: rejectReason(reason), message, token });
+    this.apply(envelope.subject, envelope.tenant, turn, unread(problem, envelope, turn.now));
   };
 
   poison = (stream: string, tenant: string, error: Error, turn: RunTurn): void => {
@@ -396,5 +396,3 @@ function otherRun(run: Run, tenant: string, agent: Named | null, inputDigest: st
 const isLetGo = (run: Run): boolean => run.status === 'open' && run.lease === null && run.lastFence > 0;
 
 export const isRun = (run: Run): run is Extract<Run, { tenant: Tenant }> => run.status !== 'absent' && run.status !== 'lane' && run.status !== 'brakes';
-
-const rejectReason = (reason: string): RejectReason => RejectReason.safeParse(reason).data ?? 'invalid';

@@ -8,6 +8,7 @@ import type {
   DecideApproval,
   DeliverCallback,
   Digest,
+  Fence,
   FinishRun,
   CopySteps,
   ForkRun,
@@ -21,6 +22,7 @@ import type {
   RecordStep,
   ReleaseBrake,
   ReleaseRun,
+  Report,
   ReportChild,
   RejectReason,
   ReportDivergence,
@@ -120,7 +122,7 @@ export type RunCommand =
   /** The compensation service's word. */
   | { readonly type: 'compensating'; readonly at: Instant; readonly plan: number; readonly because: string }
   | { readonly type: 'compensated'; readonly at: Instant; readonly concluded: Data<typeof PlanConcluded> }
-  | { readonly type: 'unreadable'; readonly at: Instant; readonly intent: string; readonly reason: RejectReason; readonly message: string; readonly token: string }
+  | { readonly type: 'unreadable'; readonly at: Instant; readonly intent: string; readonly reason: RejectReason; readonly message: string; readonly token: string; /** Where the intent says it. */ readonly step?: Step | undefined; readonly fence?: Fence | undefined; readonly reported?: { readonly settles?: readonly Report[] | undefined; readonly observed?: readonly Step[] | undefined } }
   | { readonly type: 'poison'; readonly at: Instant; readonly message: string };
 
 export type Command<Type extends RunCommand['type']> = Extract<RunCommand, { type: Type }>;

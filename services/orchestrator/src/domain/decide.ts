@@ -118,7 +118,7 @@ function decideOne(command: RunCommand, run: Run): RunDecision {
     case 'brake':
       return brake(command, run);
     case 'unreadable':
-      return refusal(run, { intent: command.intent, reason: command.reason, message: command.message, token: command.token });
+      return refusal(run, unreadable(command), command.reported);
     case 'poison':
       // How a run ended stands, whatever is sent to it afterwards.
       if (run.status === 'ended') return ignore('run_over');
@@ -146,11 +146,13 @@ function runUnknown(command: Exclude<RunCommand, { type: 'start' | 'set_brake' |
     case 'admit':
       return ignore('run_over');
     case 'unreadable':
-      return refuse({ intent: command.intent, reason: command.reason, message: command.message, token: command.token });
+      return refuse(unreadable(command));
     default:
       return refuse<Refusal>({ intent: command.type, reason: 'run_unknown', message: 'no such run: publish StartRun under this key first', token: `${command.type}:unknown` });
   }
 }
+
+const unreadable = ({ intent, reason, message, token, step, fence }: Command<'unreadable'>): Refusal => ({ intent, reason, message, token, ...defined({ step, fence }) });
 
 function call({ data, identity, at, brake, spent }: Command<'call'>, run: KnownRun): RunDecision {
   const { step, fence, tool } = data;
