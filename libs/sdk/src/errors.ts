@@ -388,6 +388,18 @@ export class NotConfigured extends Misuse {
   override readonly name = 'NotConfigured';
 }
 
+/** No broker answers, or not in time. Nothing that was recorded is lost; try again later. `cause`: what the broker's client said. */
+export class BrokersUnavailable extends HoldfastError {
+  override readonly name = 'BrokersUnavailable';
+  readonly failureClass = 'transient';
+}
+
+/** A broker refuses, and will go on until rights or settings are changed. `cause`: what it said. */
+export class BrokerRefused extends HoldfastError {
+  override readonly name = 'BrokerRefused';
+  readonly failureClass = 'permission_denied';
+}
+
 /** Waiting for an outcome took longer than the caller allowed. The run goes on. */
 export class OutcomeTimeout extends HoldfastError {
   override readonly name = 'OutcomeTimeout';

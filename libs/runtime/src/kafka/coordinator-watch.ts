@@ -40,6 +40,9 @@ export function isRefusal(error: unknown): boolean {
   return causesOf(error).some((each) => each.name === 'KafkaJSSASLAuthenticationError' || each.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(each) ?? ''));
 }
 
+/** Whether it came from the way to a broker, and not from us. */
+export const isOfBroker = (error: unknown): boolean => causesOf(error).some(({ name }) => name.startsWith('KafkaJS'));
+
 /** Whether kafkajs counts a failure as one that passes. */
 export function isRetriable(error: unknown): boolean {
   const causes = causesOf(error);

@@ -17,6 +17,7 @@ import {
   type Message,
   type Named,
 } from '@holdfast/protocol';
+import { isRefusal } from '@holdfast/runtime/kafka';
 import { systemClock } from '@holdfast/runtime/system';
 import type { z } from 'zod';
 import type { AgentDefinition } from '../define/agent.js';
@@ -78,7 +79,7 @@ export interface RunHandle<Output = Json> {
    * @throws ResultUnreadable it ended, and its output can't be read
    */
   outcome(options?: WaitOptions): Promise<RunOutcome<Output>>;
-  /** Every event from the first on, past ones and coming ones; over when the run is. */
+  /** Every event from the first on, past ones and coming ones; over when the run is. @throws BrokersUnavailable, BrokerRefused it could not begin */
   events(): AsyncGenerator<RunEventRecord, void, undefined>;
 }
 
@@ -111,7 +112,7 @@ export class HoldfastClient {
     this.#live = new LiveRuns(log, tenant);
   }
 
-  /** Rejects when the brokers can't be reached, or Holdfast's topics aren't there. */
+  /** @throws BrokersUnavailable they can't be reached, or Holdfast's topics aren't there; BrokerRefused */
   static async connect(options: ConnectOptions): Promise<HoldfastClient> {
     return HoldfastClient.over(await kafkaLog(options.brokers, 'holdfast-client'), options);
   }
@@ -124,7 +125,7 @@ export class HoldfastClient {
   /**
    * Asks for a run. Resolves when Kafka has the intent for good; whether it is accepted shows in
    * its events and its outcome.
-   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent; BrokersUnavailable, BrokerRefused
    */
   start<Input extends z.ZodType, Output extends z.ZodType>(agent: AgentDefinition<Input, Output>, input: z.input<Input>, options?: StartOptions): Promise<RunHandle<z.output<Output>>>;
   start(agent: Named & { readonly input?: never }, input: Json, options?: StartOptions): Promise<RunHandle>;
@@ -168,7 +169,7 @@ export class HoldfastClient {
     return standingOf(id, timeoutMs, { open: (onEvent, onError) => this.#stream(id, 'beginning', onEvent, onError), close: (stream) => this.#close(stream), wanted: () => !this.#closed });
   }
 
-  /** Every event of a run, whoever started it. Reads its lane from the beginning. */
+  /** Every event of a run, whoever started it. Reads its lane from the beginning. @throws BrokersUnavailable, BrokerRefused it could not begin */
   events(runId: string): AsyncGenerator<RunEventRecord, void, undefined> {
     return this.#events(parsed(RunId, runId, 'run id'));
   }
@@ -177,7 +178,7 @@ export class HoldfastClient {
    * Sends a run something that it may wait for by `run.signal`. One that comes before its wait is kept.
    * Resolves when Kafka has it for good; what became of it shows in the run's events (`SignalReceived`, or
    * `InputRefused` with the reason). `id`: the same one again is the same signal. Default: a random one.
-   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent; BrokersUnavailable, BrokerRefused
    */
   async signal(runId: string, name: string, payload: Json, { id = randomUUID() }: { readonly id?: string | undefined } = {}): Promise<void> {
     const data = { signal: id, name, payload: payloadOf(payload, `the payload of signal "${name}"`) };
@@ -188,7 +189,7 @@ export class HoldfastClient {
    * Passes a third party's answer on to the wait that it answers: run, step and token as in its URL.
    * The token is good for one answer. Resolves when Kafka has it for good; an answer that can't be taken is
    * an `InputRefused` among the run's events.
-   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent
+   * @throws InvalidArguments, NotJson, ValueTooLarge before anything is sent; BrokersUnavailable, BrokerRefused
    */
   async deliverCallback(runId: string, step: string, token: string, payload: Json): Promise<void> {
     const data = { step, token, payload: payloadOf(payload, 'the answer') };
@@ -198,7 +199,7 @@ export class HoldfastClient {
   /**
    * For a harness that owns its loop: its tool calls are recorded and made safe, the rest stays its
    * own. The same id and input again is the same run, with all that is recorded of it.
-   * @throws IntentRefusedError a run with this id has another input or an agent; NotAdmitted: there was no room for it
+   * @throws IntentRefusedError a run with this id has another input or an agent; NotAdmitted: there was no room for it; BrokersUnavailable, BrokerRefused
    */
   async attach(runId: string, { input = null, tools = [], since, ...options }: AttachOptions = {}): Promise<AttachedRun> {
     const id = parsed(RunId, runId, 'run id');
@@ -373,7 +374,7 @@ export class HoldfastClient {
       try {
         return await this.log.publish({ topic: topics.agentIntents, key: run, headers, value });
       } catch (error) {
-        if (tries >= PUBLISHES_MAX) throw error;
+        if (tries >= PUBLISHES_MAX || isRefusal(error)) throw error;
         await new Promise((resolve) => {
           setTimeout(resolve, PUBLISH_FIRST_MS * 2 ** (tries - 1));
         });

@@ -23,6 +23,7 @@ export async function streamOf({ log, run, tenant, from, onEvent, onError }: Str
   let last = 0;
   return log.tail({
     lane: log.laneOf(run),
+    run,
     from,
     onRecord: (record) => {
       const head = headOf(record);

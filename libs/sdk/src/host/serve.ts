@@ -6,6 +6,7 @@ import { openArtifactStore } from '@holdfast/runtime/artifacts';
 import { createLaneGroup, createWriter, ensurePoolTopics, readLane, SESSION_TIMEOUT_MS } from '@holdfast/runtime/kafka';
 import { systemClock, systemRandom } from '@holdfast/runtime/system';
 import type { z } from 'zod';
+import { withBrokers } from '../broker-error.js';
 import type { AgentDefinition } from '../define/agent.js';
 import type { ToolDefinition } from '../define/tool.js';
 import { InvalidDefinition } from '../errors.js';
@@ -62,13 +63,17 @@ const GRACE_MS = 25_000;
 /**
  * Runs a worker: it takes lanes of its pool, advances the runs of its agents, and fires the
  * effects of its tools. Resolves when it has joined its group.
- * @throws InvalidDefinition what was given can't be served; an error of the broker when Kafka can't be reached
+ * @throws InvalidDefinition what was given can't be served; BrokersUnavailable, BrokerRefused
  */
-export async function serve(options: ServeOptions): Promise<ServedWorker> {
+export function serve(options: ServeOptions): Promise<ServedWorker> {
+  const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
+  return withBrokers(() => serveOver(brokers, options), `worker ${options.worker ?? hostname()} of pool ${options.pool ?? DEFAULT_POOL} can't start`, brokers, 'start it again');
+}
+
+async function serveOver(brokers: readonly string[], options: ServeOptions): Promise<ServedWorker> {
   const { agents = [], tools = [], graceMs = GRACE_MS } = options;
   const log = tracedLog(options.log ?? stderrLog);
   const pool = valid(Pool, options.pool ?? DEFAULT_POOL, 'pool');
-  const brokers = options.brokers ?? (process.env['HOLDFAST_BROKERS'] ?? 'localhost:9092').split(',');
   const id = valid(WorkerId, `${options.worker ?? hostname()}.${randomUUID().slice(0, 13)}`, 'worker');
   const artifacts = options.artifacts ?? await artifactsOf(process.env['HOLDFAST_ARTIFACTS']);
   const connection = { brokers, clientId: id };
