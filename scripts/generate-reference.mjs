@@ -7,12 +7,13 @@ import { listMetrics } from '@holdfast/runtime/telemetry';
 import { commandLine } from './reference/command-line.mjs';
 import { configuration } from './reference/configuration.mjs';
 import { figuresPage } from './reference/figures.mjs';
+import { sdkPage } from './reference/sdk.mjs';
 import { z } from 'zod';
 
 /**
  * `node scripts/generate-reference.mjs [--check]`: writes docs/reference/asyncapi.json, the description of every topic
  * and message, from the protocol's zod schemas, and beside it openapi.json, that of the gateway's addresses,
- * command-line.md, that of `holdfast`, and figures.md, what figures and metrics are made of. `--check` fails where a file is not what it would write.
+ * command-line.md, that of `holdfast`, figures.md, what figures and metrics are made of, and sdk.md, what users import. `--check` fails where a file is not what it would write.
  */
 const fileOf = (name) => fileURLToPath(new URL(`../docs/reference/${name}`, import.meta.url));
 
@@ -79,7 +80,7 @@ const document = {
 };
 
 const json = (value) => `${JSON.stringify(value, null, 1)}\n`;
-const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()), 'configuration.md': configuration(), 'figures.md': figuresPage(FIGURES, METRICS_WINDOW_MS, listMetrics()) };
+const files = { 'asyncapi.json': json(document), 'openapi.json': json(describe(endpoints, API_VERSION)), 'command-line.md': commandLine(makeProgram()), 'configuration.md': configuration(), 'figures.md': figuresPage(FIGURES, METRICS_WINDOW_MS, listMetrics()), 'sdk.md': sdkPage(fileURLToPath(new URL('../libs/sdk/types/index.d.ts', import.meta.url))) };
 for (const [name, text] of Object.entries(files)) {
   if (!process.argv.includes('--check')) await writeFile(fileOf(name), text);
   else if ((await readFile(fileOf(name), 'utf8').catch(() => '')) !== text) {

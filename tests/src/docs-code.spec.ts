@@ -31,9 +31,9 @@ const KNOWN: Readonly<Record<string, string>> = {
     declare const tools: readonly ToolDefinition[];`,
 };
 
-/** Every piece of TypeScript in README and docs: what begins with its imports stands by itself, of the others the page has said more. */
+/** Every piece of TypeScript in README and docs (references are signatures): what begins with its imports stands by itself, of the others the page has said more. */
 const examples = readdirSync(path.join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' })
-  .filter((file) => file.endsWith('.md'))
+  .filter((file) => file.endsWith('.md') && !file.startsWith('reference/'))
   .map((file) => `docs/${file}`)
   .concat('README.md')
   .flatMap((page) => [...readFileSync(path.join(ROOT, page), 'utf8').matchAll(/^```ts[^\n]*\n(.*?)^```/gms)].map(([, code = ''], index) => ({ name: `${page.replaceAll(/\W+/g, '-')}-${index + 1}.ts`, code: withWhatIsKnown(page, code) })));

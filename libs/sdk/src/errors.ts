@@ -6,6 +6,7 @@ import { retryAfterMs } from './retry-after.js';
  * `failureClass` is what a run is recorded with when it dies of the error.
  */
 export abstract class HoldfastError extends Error {
+  /** What a run is recorded with when it dies of this. */
   abstract readonly failureClass: FailureClass;
 }
 
@@ -43,6 +44,7 @@ export class Rejected extends HoldfastError {
   override readonly name = 'Rejected';
   readonly failureClass = 'business_rejected';
   constructor(
+    /** Why, in the words of the business: the agent reads them. */
     readonly reason: string,
     options?: ErrorOptions,
   ) {
@@ -61,6 +63,7 @@ export interface FailedSpec extends Pick<Failure, 'class' | 'message' | 'notAppl
 /** The attempt failed. For an irreversible tool only `notApplied: true` lets it be tried again. */
 export class Failed extends HoldfastError {
   override readonly name = 'Failed';
+  /** What the attempt is recorded with. */
   readonly failure: Failure;
   constructor({ retryAfter, retryAfterMs: statedMs, ...failure }: FailedSpec, options?: ErrorOptions) {
     super(failure.message, options);
@@ -101,6 +104,7 @@ export class PartlyApplied extends HoldfastError {
   override readonly name = 'PartlyApplied';
   readonly failureClass = 'partial_effect';
   constructor(
+    /** What is certain to have taken place. */
     readonly proved: unknown,
     message: string,
     options?: ErrorOptions,
@@ -116,8 +120,11 @@ export class EffectRejected extends HoldfastError {
   override readonly name = 'EffectRejected';
   readonly failureClass = 'business_rejected';
   constructor(
+    /** The tool’s name. */
     readonly tool: string,
+    /** The step at which it was called. */
     readonly step: Step,
+    /** Why, in the words of the business. */
     readonly reason: string,
   ) {
     super(`${tool} at step ${step} was rejected: ${reason}`);
@@ -128,8 +135,11 @@ export class EffectRejected extends HoldfastError {
 export class EffectFailed extends HoldfastError {
   override readonly name = 'EffectFailed';
   constructor(
+    /** The tool’s name. */
     readonly tool: string,
+    /** The step at which it was called. */
     readonly step: Step,
+    /** How the last attempt failed; `repairable` and `fallback` say what may be done. */
     readonly failure: Failure,
   ) {
     super(`${tool} at step ${step} failed (${failure.class}): ${failure.message}`);
@@ -143,8 +153,11 @@ export class EffectFailed extends HoldfastError {
 export class StepFailed extends HoldfastError {
   override readonly name = 'StepFailed';
   constructor(
+    /** The name of the work. */
     readonly work: string,
+    /** The step at which it was asked for. */
     readonly step: Step,
+    /** How the last try failed. */
     readonly failure: Failure,
     options?: ErrorOptions,
   ) {
@@ -160,7 +173,9 @@ export class ResultUnreadable extends HoldfastError {
   override readonly name = 'ResultUnreadable';
   readonly failureClass = 'invalid_output';
   constructor(
+    /** The step, or what else was to be read. */
     readonly step: string,
+    /** Why it can’t be read. */
     readonly because: string,
   ) {
     super(`step ${step} succeeded, its result can't be read: ${because}`);
@@ -172,7 +187,9 @@ export class WaitExpired extends HoldfastError {
   override readonly name = 'WaitExpired';
   readonly failureClass = 'expired';
   constructor(
+    /** What was waited for. */
     readonly what: string,
+    /** The step at which it was waited for. */
     readonly step: Step,
     /** Epoch milliseconds. */
     readonly deadline: number,
@@ -186,9 +203,13 @@ export class ApprovalRejected extends HoldfastError {
   override readonly name = 'ApprovalRejected';
   readonly failureClass = 'human_rejected';
   constructor(
+    /** What was asked. */
     readonly what: string,
+    /** The step at which it was asked. */
     readonly step: Step,
+    /** What the person said; empty when nothing. */
     readonly feedback: string,
+    /** Who said no. */
     readonly by: string,
   ) {
     super(`${what} at step ${step} was rejected by ${by}${feedback === '' ? '' : `: ${feedback}`}`);
@@ -199,8 +220,11 @@ export class ApprovalRejected extends HoldfastError {
 export class ChildFailed extends HoldfastError {
   override readonly name = 'ChildFailed';
   constructor(
+    /** The child’s run id. */
     readonly run: string,
+    /** The step at which it was waited for. */
     readonly step: Step,
+    /** How it ended. */
     readonly failure: Failure,
   ) {
     super(`child run ${run} at step ${step} failed (${failure.class}): ${failure.message}`);
@@ -215,7 +239,9 @@ export class InvalidPayload extends HoldfastError {
   override readonly name = 'InvalidPayload';
   readonly failureClass = 'invalid_request';
   constructor(
+    /** What was waited for. */
     readonly what: string,
+    /** The step at which it was waited for. */
     readonly step: Step,
     detail: string,
   ) {
@@ -243,8 +269,11 @@ const CLASS_OF_REFUSAL: Readonly<Record<string, FailureClass>> = {
 export class IntentRefusedError extends HoldfastError {
   override readonly name: string = 'IntentRefusedError';
   constructor(
+    /** The intent’s type, such as `CallTool`. */
     readonly intent: string,
+    /** The step that it was for, where it was for one. */
     readonly step: Step | undefined,
+    /** Which rule, as one word: `operation_conflict`, `budget_exhausted` … */
     readonly reason: string,
     detail: string,
   ) {
@@ -266,6 +295,7 @@ export class NotAdmitted extends IntentRefusedError {
   constructor(
     reason: string,
     detail: string,
+    /** From when on it may be asked again, epoch milliseconds. */
     readonly retryAt: number,
     /** The run that goes on in its conversation. */
     readonly holder: string | undefined,
@@ -308,6 +338,7 @@ export const refusalOf = (intent: string, step: Step | undefined, reason: string
 
 /* ---- misuse: the message says what to change ---- */
 
+/** The code asks for what can’t be; the message says what to change. */
 export abstract class Misuse extends HoldfastError {
   readonly failureClass: FailureClass = 'invalid_request';
 }
@@ -321,8 +352,11 @@ export class InvalidDefinition extends Misuse {
 export class NotJson extends Misuse {
   override readonly name = 'NotJson';
   constructor(
+    /** The value that was given. */
     readonly what: string,
+    /** Where in it, `$.lines[0].at`. */
     readonly path: string,
+    /** What is there. */
     readonly found: string,
   ) {
     super(`${what} is not JSON: ${path} is ${found}`);
@@ -333,8 +367,11 @@ export class NotJson extends Misuse {
 export class ValueTooLarge extends Misuse {
   override readonly name = 'ValueTooLarge';
   constructor(
+    /** The value that was given. */
     readonly what: string,
+    /** How many bytes of JSON it has, about. */
     readonly bytes: number,
+    /** How many are taken. */
     readonly bytesMax: number,
     advice = 'store the large part as an artifact (run.artifact) and pass the reference',
   ) {

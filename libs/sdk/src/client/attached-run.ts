@@ -8,6 +8,7 @@ import type { DeadlineOptions, When } from '../wait/when.js';
 import type { RunEvent, RunEventRecord } from './log.js';
 import { valueOf, type ClientArtifacts } from './outcome.js';
 
+/** What else is said of a call. */
 export interface CallOptions {
   /** The step is recorded with other arguments: `refuse` (default), or `adopt` what is recorded. */
   readonly onConflict?: 'refuse' | 'adopt' | undefined;
@@ -41,6 +42,7 @@ type Refusal = DataOf<'IntentRejected'> | (DataOf<'StartRefused'> & { readonly i
 
 /** A run whose loop its client owns: it names the steps, and calls tools through Holdfast. */
 export class AttachedRun {
+  /** The run’s id. */
   readonly id: RunId;
   readonly #options: AttachedRunOptions;
   readonly #calls = new Map<Step, RequestedCall>();

@@ -32,12 +32,15 @@ import { standingOf, type RunStanding } from './standing.js';
 import { EndWatcher, outcomeOf, type ClientArtifacts, type End, type RunOutcome } from './outcome.js';
 import { CLOCK_SKEW_MS, LiveRuns, streamOf, type RunStream } from './stream.js';
 
+/** What else is said of a run that is started. */
 export interface StartOptions {
   /** Names the run: the same id with the same input is the same run. Default: a random one. */
   readonly runId?: string | undefined;
   /** The workers that shall run it. Default `default`. */
   readonly pool?: string | undefined;
+  /** What the run is for, in words: for people. */
   readonly goal?: string | undefined;
+  /** What must hold at the end, in words: for people. */
   readonly success?: readonly string[] | undefined;
   /** On whose behalf. */
   readonly principal?: string | undefined;
@@ -57,12 +60,15 @@ export interface StartOptions {
   readonly queueMs?: number | undefined;
 }
 
+/** How long to wait. */
 export interface WaitOptions {
   /** Milliseconds; without it the wait is as long as the run. */
   readonly timeoutMs?: number | undefined;
 }
 
+/** What is said of a run whose loop is the client’s own. */
 export interface AttachOptions extends Omit<StartOptions, 'runId'> {
+  /** What the run is started with; the same again is the same run. Default null. */
   readonly input?: Json | undefined;
   /** Tools that can be called by name. */
   readonly tools?: readonly ToolReference[] | undefined;
@@ -70,7 +76,9 @@ export interface AttachOptions extends Omit<StartOptions, 'runId'> {
   readonly since?: number | undefined;
 }
 
+/** A run that can be waited for. */
 export interface RunHandle<Output = Json> {
+  /** The run’s id. */
   readonly id: RunId;
   /**
    * How the run ended, when it has. Brokers that are away are waited for.
@@ -83,9 +91,11 @@ export interface RunHandle<Output = Json> {
   events(): AsyncGenerator<RunEventRecord, void, undefined>;
 }
 
+/** Where Kafka is, and for whom the client speaks. */
 export interface ConnectOptions {
   /** Kafka's addresses, `host:port`. */
   readonly brokers: readonly string[];
+  /** Whose runs it starts and sees. Default `default`. */
   readonly tenant?: string | undefined;
   /** Where outputs are read that are too large for a message. */
   readonly artifacts?: ClientArtifacts | undefined;

@@ -4,6 +4,7 @@ import { createWriter, laneOf, partitionsOf, tail, type Tail, type TailOptions }
 import { brokerError, withBrokers } from '../broker-error.js';
 import { BrokersUnavailable } from '../errors.js';
 
+/** What happened to a run: one of the messages of `run.events`, told apart by `type`. */
 export type RunEvent = MessageOf<(typeof runMessages)[number]>;
 
 /** An event of a run with its place in the run's stream. */
@@ -12,6 +13,7 @@ export interface RunEventRecord {
   readonly version: number;
   /** Epoch milliseconds. */
   readonly time: number;
+  /** What happened. */
   readonly event: RunEvent;
 }
 

@@ -18,6 +18,7 @@ export type RunOutcome<Output = Json> =
 
 /** Where a client reads large outputs. */
 export interface ClientArtifacts {
+  /** The bytes behind a reference. Rejects when the scope may not read them, or they aren’t those. */
   get(ref: ArtifactRef, scope: { readonly tenant: string; readonly run?: string }): Promise<Uint8Array>;
 }
 

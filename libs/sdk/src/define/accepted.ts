@@ -3,7 +3,10 @@ import { MayHaveApplied } from '../errors.js';
 
 /** Returned by a tool whose target has taken the work on and has no end yet. Made by `accepted`. */
 export class Accepted {
-  constructor(readonly operationId: string) {}
+  constructor(
+    /** The target's own name for the work; its probe is given it. */
+    readonly operationId: string,
+  ) {}
 }
 
 /**

@@ -10,26 +10,37 @@ export type AgentResult<Output extends z.ZodType> = z.input<Output> | CompletedP
 
 /** As much of an agent as asking for a run of it needs; its code may live in other workers. */
 export interface AgentReference<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
+  /** Names the agent; the same in every version. */
   readonly name: string;
+  /** The version whose code shall run. */
   readonly version: string;
+  /** The zod schema of what a run is started with. */
   readonly input: Input;
+  /** The zod schema of what a run gives. */
   readonly output: Output;
 }
 
+/** An agent with its code, as `defineAgent` makes it. */
 export interface AgentDefinition<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> extends AgentReference<Input, Output> {
+  /** Always `agent`. */
   readonly kind: 'agent';
   /** Versions whose runs this version can carry on. */
   readonly compatibleWith: readonly string[];
+  /** The agent’s code, as it was declared. */
   run(run: Run, input: z.output<Input>): Promise<AgentResult<Output>> | AgentResult<Output>;
   /** What is published on the topic `contracts`. */
   contract(pool: Pool): AgentContract;
 }
 
+/** What an agent is declared by. */
 export interface AgentSpec<Input extends z.ZodType, Output extends z.ZodType> {
+  /** Names the agent in every version: a letter, then up to 99 of A-Z a-z 0-9 _ . : - */
   readonly name: string;
   /** Changes whenever the code may ask for other steps than before. */
   readonly version: string;
+  /** The zod schema of what a run is started with. Both its sides must be JSON; so with `output`. */
   readonly input: Input & JsonSchema<Input>;
+  /** The zod schema of what the code returns. Checked before it is recorded: what doesn’t fit fails the run with `InvalidOutput`. */
   readonly output: Output & JsonSchema<Output>;
   /** Versions whose open runs this code can carry on: it asks for the same steps, or branches by `run.changed`. Default: none. */
   readonly compatibleWith?: readonly string[] | undefined;

@@ -6,6 +6,7 @@ export interface ProbeContext {
   readonly operationKey: OperationKey;
   /** The attempt in question. A sealing probe voids it and those before it, never a later one. */
   readonly attempt: number;
+  /** The run’s fence: rises whenever it changes hands. */
   readonly fence: Fence;
   /** The target's own name for the work, where the tool answered `accepted`. */
   readonly operationId: string | undefined;
@@ -15,7 +16,9 @@ export interface ProbeContext {
   readonly deadline: number;
   /** Aborts at the deadline, and when the worker stops. */
   readonly signal: AbortSignal;
+  /** The run that called. */
   readonly run: RunId;
+  /** The step of that run at which it called. */
   readonly step: Step;
 }
 
@@ -60,6 +63,7 @@ export interface Probe<Args, Result = unknown> {
   ask(args: Args, context: ProbeContext): Promise<ProbeAnswer<Result>> | ProbeAnswer<Result>;
   /** How long one answer may take, milliseconds. Default 10,000. */
   readonly timeout?: number | undefined;
+  /** When an answer that settles nothing is followed by the next asking. */
   readonly schedule?: ProbeSchedule | undefined;
 }
 

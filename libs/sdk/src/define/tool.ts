@@ -21,7 +21,9 @@ export interface ToolContext {
   readonly signal: AbortSignal;
   /** Shows that a long attempt is alive; where the contract says `heartbeat`, more often than that. */
   heartbeat(progress?: Json): void;
+  /** The run that calls. */
   readonly run: RunId;
+  /** The step of that run at which it calls, `3` or `3.1`. */
   readonly step: Step;
 }
 
@@ -30,6 +32,7 @@ export type Source = { readonly from: 'args' | 'result'; readonly at: string } |
 
 /** How an effect of this tool is answered, when its run is rolled back. Carried out by the compensation service, through the ledger. */
 export interface Compensation<Args, Result> {
+  /** What answers the effect: a tool with `keyScope` `run`. */
   readonly tool: ToolReference;
   /** The compensating call's arguments, member by member; or computed here, by any worker that serves this tool: from these alone, since it may be asked twice. */
   readonly args: Readonly<Record<string, Source>> | ((args: Args, result: Result) => Json);
@@ -39,6 +42,7 @@ export interface Compensation<Args, Result> {
   readonly authority?: 'automatic' | { readonly approvers: readonly string[] } | undefined;
   /** What is not done so long after its plan was opened is brought to people, milliseconds. Default 3,600,000. */
   readonly deadline?: number | undefined;
+  /** Whom an answer is brought to that is late or has failed. Default: nobody in particular. */
   readonly escalateTo?: string | undefined;
   /** Counts only once the compensating tool's probe has found it. Default: true. */
   readonly verify?: boolean | undefined;
@@ -52,6 +56,7 @@ export interface Compensation<Args, Result> {
 
 /** Another tool that takes over when this one's attempts are spent. Its result is the call's, and is marked degraded. */
 export interface Fallback<Args = unknown, Result = unknown> {
+  /** The tool that takes over; it may have a fallback of its own, and none may lead back. */
   readonly tool: ToolReference<z.ZodType, z.ZodType<Result>>;
   /** Its arguments. Default: the same. Must depend on these alone, since a replay asks again. */
   args?(args: Args): Json;
@@ -59,22 +64,33 @@ export interface Fallback<Args = unknown, Result = unknown> {
 
 /** Who may approve a call: one who has one of these roles. `fourEyes` (default false): and isn't whoever the run acts for. */
 export interface ApprovalPolicy {
+  /** Roles of which one is needed. */
   readonly approvers: readonly string[];
+  /** True: not whoever the run acts for. Default false. */
   readonly fourEyes?: boolean | undefined;
 }
 
 /** As much of a tool as calling it needs; the tool itself may live in another worker. */
 export interface ToolReference<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> {
+  /** Always `tool`. */
   readonly kind: 'tool';
+  /** Names the tool. */
   readonly name: string;
+  /** Names one immutable declaration of it. */
   readonly version: string;
+  /** What a call does to the world: `pure` reads, `idempotent` may fire again under the same key, `irreversible` fires once. */
   readonly effect: EffectClass;
+  /** Whether the operation key stands for this call of this run (`run`), or for the target over all runs (`target`). */
   readonly keyScope: 'run' | 'target';
+  /** The zod schema of its arguments. */
   readonly input: Input;
+  /** The zod schema of its result. */
   readonly output: Output;
+  /** What takes over when its attempts are spent; null: nothing. */
   readonly fallback: Fallback<z.output<Input>, z.output<Output>> | null;
   /** Members of the arguments that digests, and so approvals, cover; undefined: all. */
   readonly material: readonly string[] | undefined;
+  /** Who must approve its calls; undefined: nobody. */
   readonly approval: ApprovalPolicy | undefined;
   /** The thing in the world that a call is about; part of the operation key. */
   targetOf(args: z.output<Input>): string | undefined;
@@ -82,27 +98,43 @@ export interface ToolReference<Input extends z.ZodType = z.ZodType, Output exten
 
 /** A tool with its code. Its name and version are immutable: a change is a new version. */
 export interface ToolDefinition<Input extends z.ZodType = z.ZodType, Output extends z.ZodType = z.ZodType> extends ToolReference<Input, Output> {
+  /** How often and when the ledger tries again; the times in milliseconds. */
   readonly retry: RetryPolicy;
+  /** How long one attempt may take. */
   readonly timeoutMs: number;
+  /** How long a dispatched task may wait for a host. */
   readonly queueMs: number;
+  /** How long after its last check a sent request can still take effect; null: nobody knows. */
   readonly settleDelayMs: number | null;
+  /** Who settles its unknowns when no probe can; null: nobody was named. */
   readonly owner: string | null;
+  /** How long an attempt may show no life; undefined: until its deadline. */
   readonly heartbeatMs: number | undefined;
+  /** How many attempts may be under way at once, over all runs and workers; undefined: as many as come. */
   readonly concurrencyMax: number | undefined;
+  /** How long the target remembers an operation key; undefined: for ever. */
   readonly targetRemembersKeysForMs: number | undefined;
+  /** The tool’s code, as it was declared. */
   execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output> | Accepted> | z.input<Output> | Accepted;
+  /** How it is found out what became of an attempt; null: only people can say. */
   readonly probe: Probe<z.output<Input>, z.input<Output>> | null;
+  /** How its effect is answered when a run is rolled back; null: it can’t be. */
   readonly compensate: Compensation<z.output<Input>, z.output<Output>> | null;
   /** What is published on the topic `contracts`. */
   contract(pool: Pool): ToolContract;
 }
 
-interface ReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> {
+/** What a tool is called by. */
+export interface ReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> {
+  /** Names the tool in every version: a letter, then up to 99 of A-Z a-z 0-9 _ . : - */
   readonly name: string;
+  /** Names this declaration, for ever: whatever changes in it is a new version. */
   readonly version: string;
   /** `pure`: reads. `idempotent`: the target remembers the key. `irreversible`: fires once. */
   readonly effect: EffectClass;
+  /** The zod schema of its arguments. Both its sides must be JSON; so with `output`. */
   readonly input: Input & JsonSchema<Input>;
+  /** The zod schema of its result. */
   readonly output: Output & JsonSchema<Output>;
   /** Members of the arguments that the digest covers. Default: all. On a reference as the tool declares it, else approvals don't fit its calls. */
   readonly material?: readonly string[] | undefined;
@@ -113,7 +145,7 @@ interface ReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> {
 }
 
 /** `target` keys need a target; with `run` keys (the default) it is part of the key where given. */
-type Keyed<Input extends z.ZodType> =
+export type Keyed<Input extends z.ZodType> =
   | { readonly keyScope?: 'run' | undefined; readonly target?: ((args: z.output<Input>) => string) | undefined }
   | { readonly keyScope: 'target'; readonly target: (args: z.output<Input>) => string };
 
@@ -121,6 +153,7 @@ type Keyed<Input extends z.ZodType> =
 export interface Ageing {
   /** The owner is reminded then, and after each further such time. */
   readonly remindAfter?: number | undefined;
+  /** The case is brought to others then. Default: never. */
   readonly escalateAfter?: number | undefined;
   /** Whom an escalated case is brought to. */
   readonly escalateTo?: string | undefined;
@@ -150,6 +183,7 @@ export interface ContractSpec {
   readonly settleDelay?: number | null | undefined;
   /** Who settles its unknowns when no probe can. */
   readonly owner?: string | null | undefined;
+  /** What happens to a case that grows old. */
   readonly ageing?: Ageing | undefined;
   /** An attempt that shows no life (`context.heartbeat`) for longer than this is treated as lost. Default: only its deadline counts. */
   readonly heartbeat?: number | undefined;
@@ -157,6 +191,7 @@ export interface ContractSpec {
   readonly targetRemembersKeysFor?: number | undefined;
   /** How many attempts may be under way at once, over all runs and workers. Default: as many as come. */
   readonly concurrency?: number | undefined;
+  /** When a target that fails is left alone. */
   readonly breaker?: Breaker | undefined;
   /** How long an effect may wait for a closed circuit or a free place before it fails, unfired. Default 600,000. */
   readonly hold?: number | undefined;
@@ -166,18 +201,23 @@ export interface ContractSpec {
   readonly pointOfNoReturn?: boolean | undefined;
 }
 
-interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> extends ContractSpec {
+/** What a tool does, and how it is found out whether it did. */
+export interface HostSpec<Input extends z.ZodType, Output extends z.ZodType> extends ContractSpec {
   /**
    * Does the work. Throws `Rejected`, `Failed`, `MayHaveApplied`, `AlreadyDone` or `PartlyApplied` to
    * say what became of it, and returns `accepted(…)` where the target has no end yet; any other throw
    * is an unknown outcome of an irreversible tool, and a transient failure of the others.
    */
   execute(args: z.output<Input>, context: ToolContext): Promise<z.input<Output> | Accepted> | z.input<Output> | Accepted;
+  /** How it is found out what became of an attempt. */
   readonly probe?: Probe<z.output<Input>, z.input<Output>> | undefined;
+  /** How its effect is answered when a run is rolled back. Default: it can’t be. */
   readonly compensate?: Compensation<z.output<Input>, z.output<Output>> | undefined;
 }
 
+/** What `referTool` needs to know of a tool that lives in another worker. */
 export type ToolReferenceSpec<Input extends z.ZodType, Output extends z.ZodType> = ReferenceSpec<Input, Output> & Keyed<Input>;
+/** What a tool is declared by: its schemas, its part of the recovery contract, and its code. */
 export type ToolSpec<Input extends z.ZodType, Output extends z.ZodType> = ToolReferenceSpec<Input, Output> & HostSpec<Input, Output>;
 
 type Any = z.ZodType;

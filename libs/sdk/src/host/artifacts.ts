@@ -2,6 +2,7 @@ import type { ArtifactRef } from '@holdfast/protocol';
 
 /** Where results go that are too large for a message; `ArtifactStore` of `@holdfast/runtime` is one. */
 export interface ArtifactPort {
+  /** Keeps bytes for a scope, and gives their reference. Resolves when they are kept for good; the same bytes again are the same reference. */
   put(bytes: Uint8Array, about: { readonly mediaType: string; readonly scope: { readonly tenant: string; readonly run?: string } }): Promise<ArtifactRef>;
 }
 

@@ -1,7 +1,10 @@
 /** What a worker has to say to its operators. An error is an alarm: something stands still until a person looks. */
 export interface WorkerLog {
+  /** Something that is as it should be. */
   info(message: string, about?: Readonly<Record<string, unknown>>): void;
+  /** Something that mends itself, or that an author should look at. */
   warn(message: string, about?: Readonly<Record<string, unknown>>): void;
+  /** Something stands still until a person looks. */
   error(message: string, about?: Readonly<Record<string, unknown>>): void;
 }
 

@@ -19,8 +19,11 @@ import { onSignals } from './signals.js';
 import { tracedLog, watchWorker } from './watch.js';
 import { Worker, type WorkerParts } from './worker.js';
 
+/** What a worker serves, where, and how much at once. */
 export interface ServeOptions {
+  /** Agents whose runs it takes. Default: none. */
   readonly agents?: readonly AgentDefinition[] | undefined;
+  /** Tools that it fires. Default: none. */
   readonly tools?: readonly ToolDefinition[] | undefined;
   /** The group of workers that share this work. Default `default`. */
   readonly pool?: string | undefined;
@@ -36,6 +39,7 @@ export interface ServeOptions {
   readonly artifacts?: ServedArtifacts | undefined;
   /** How third parties answer `run.callback`. Default: `HOLDFAST_CALLBACK_SECRET` and `HOLDFAST_CALLBACK_URL`. */
   readonly callbacks?: CallbackSettings | undefined;
+  /** Where it says what happens. Default: JSON lines on stderr. */
   readonly log?: WorkerLog | undefined;
   /** How long the group keeps a worker that shows no life, milliseconds. Default 6000. */
   readonly sessionTimeoutMs?: number | undefined;
@@ -49,6 +53,7 @@ export interface ServeOptions {
   readonly handleSignals?: boolean | undefined;
 }
 
+/** A worker that serves. */
 export interface ServedWorker {
   /** Unique for this start: what it holds is held by no other, also after a restart under the same name. */
   readonly worker: WorkerId;

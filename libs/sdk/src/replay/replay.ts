@@ -11,6 +11,7 @@ import type { EndingData } from '../run/ending.js';
 import { RunExecutor, UNTOLD } from '../run/executor.js';
 import { endingByCode, InvalidHistory, parseHistory, type RunHistory } from './history-file.js';
 
+/** What a replay needs besides the record. */
 export interface ReplayOptions {
   /** Tools that the agent calls by name. None is ever fired. */
   readonly tools?: readonly ToolReference[] | undefined;
@@ -24,12 +25,17 @@ export interface ReplayOptions {
 export interface Divergence {
   /** A step, `start` or `end`. */
   readonly step: string;
+  /** What the record has there. */
   readonly recorded: string;
+  /** What the code asks for there. */
   readonly asked: string;
 }
 
+/** What a replay found. */
 export interface Replayed {
+  /** The run whose record it was. */
   readonly run: string;
+  /** Of which agent and version it is, `name@version`. */
   readonly agent: string;
   /** How many recorded steps there are. */
   readonly steps: number;

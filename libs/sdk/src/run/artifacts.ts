@@ -5,6 +5,7 @@ import type { ArtifactPort } from '../host/artifacts.js';
 
 /** Where large values are kept. `get` verifies the checksum and rejects when it doesn't fit. */
 export interface RunArtifacts extends ArtifactPort {
+  /** The bytes behind a reference. */
   get(ref: ArtifactRef): Promise<Uint8Array>;
 }
 

@@ -10,20 +10,25 @@ import type { DeadlineOptions, When } from '../wait/when.js';
 export interface Try {
   /** From 1. */
   readonly attempt: number;
+  /** Aborts when the run leaves this worker: what comes after it is not recorded. */
   readonly signal: AbortSignal;
 }
 
 /** A model's answer with what it used. */
 export interface ModelAnswer<T> {
+  /** What the code gets; recorded. */
   readonly output: T;
+  /** Tokens and cost, counted against the run’s budgets. */
   readonly usage?: Usage | undefined;
 }
 
 /** Compiles only when a step's result is JSON (or nothing, which is recorded as null). */
 export type JsonResult<T> = [T] extends [void] ? [] : T extends JsonCompatible<T> ? [] : [never, 'the result is not JSON: use strings, numbers, booleans, null, plain objects and arrays'];
 
+/** A branch of `run.all` or `run.race`. It asks by the run that it is given, never by the outer one. */
 export type Branch<T> = (run: Run) => Promise<T> | T;
 
+/** How branches are recorded. */
 export interface GroupOptions {
   /**
    * `each` (default): every step of a branch is a checkpoint. `group`: the whole group is recorded
@@ -60,19 +65,24 @@ export interface Callback<T> {
   readonly answer: Promise<T>;
 }
 
+/** What of an effect is answered, and until when. */
 export interface CompensateOptions extends DeadlineOptions {
   /** So much of it, in the smallest unit, where the contract says `partial`. Default: what is left. */
   readonly amount?: number | undefined;
 }
 
+/** How far back, and until when. */
 export interface RollbackOptions extends DeadlineOptions {
+  /** The step that stays, as `run.lastStep()` gave it; `start`: none. */
   readonly to: Step | 'start';
 }
 
 /** Made by `run.completePartially`; returned by the agent, it ends the run so. */
 export class CompletedPartially<Output> {
   constructor(
+    /** As much of the output as there is; fits the output’s schema. */
     readonly output: Output,
+    /** What is missing, and why: for people. */
     readonly because: string,
   ) {}
 }
@@ -83,7 +93,9 @@ export class CompletedPartially<Output> {
  * number. Await every promise that comes from here.
  */
 export interface Run {
+  /** The run’s id: the same after every crash. */
   readonly id: RunId;
+  /** Whose run it is. */
   readonly tenant: Tenant;
   /** Steps whose result was given by a tool that took over, so far, in the order of their numbers. */
   readonly degraded: readonly Step[];

@@ -65,7 +65,9 @@ export const callbackAsk = <Schema extends z.ZodType>(token: string, schema: Sch
 
 /** How what a run did stands, once it was answered as far as that goes. */
 export interface Compensated {
+  /** Whether everything was answered, a part of it, or an answer has failed. */
   readonly status: 'compensated' | 'compensated_partially' | 'compensation_failed';
+  /** Effect by effect: what answered it, or that it stands. */
   readonly effects: readonly Standing[];
   /** Under which key each of them would run, were it called again. */
   readonly again: readonly { readonly step: Step; readonly tool: string; readonly key: 'a new key' | 'the same key, which is used up' }[];
@@ -81,31 +83,39 @@ export const compensationAsk = (scope: PlanScope, options: DeadlineOptions): Wai
 
 /** A person's yes to one thing. Give it to the call that it allows, with exactly its arguments: it is used up with it. */
 export interface Approval<Args = Json> {
+  /** Always `approval`. */
   readonly kind: 'approval';
+  /** The step at which it was asked for. */
   readonly step: Step;
   /** Who approved. */
   readonly by: string;
   /** Until when it may be used, epoch milliseconds; absent: for as long as the run. */
   readonly expiresAt?: number;
+  /** The tool that may be called. */
   readonly tool: Named;
+  /** The thing in the world that it is for, where one was named. */
   readonly target?: string;
   /** What was approved, as it is recorded: `run.call(tool, approval.args, { approval })`. */
   readonly args: Args;
 }
 
+/** What people are asked. */
 export interface ApprovalOptions<Input extends z.ZodType = z.ZodType> extends DeadlineOptions {
   /** Shown to whoever decides, 1 to 4000 characters. */
   readonly what: string;
+  /** The tool that shall be called. */
   readonly tool: ToolReference<Input>;
   /** The arguments that the tool will be called with. */
   readonly args: z.input<Input>;
   /** The thing in the world that it is about. Default: what the tool names by its arguments. */
   readonly target?: string | undefined;
+  /** Shown to whoever decides: a number as text, and its currency. */
   readonly amount?: { readonly value: string; readonly currency?: string | undefined } | undefined;
   /** Roles of which whoever decides must have one. Default: those of the tool's contract. */
   readonly approvers?: readonly string[] | undefined;
   /** True: not whoever the run acts for. Default: as the tool's contract says, else false. */
   readonly fourEyes?: boolean | undefined;
+  /** How often they are reminded. Default: never. */
   readonly remindEvery?: Duration | undefined;
 }
 
@@ -149,6 +159,7 @@ function scopeOf({ tool, args, target, amount }: ApprovalOptions): ApprovalScope
   };
 }
 
+/** Which run, where, and until when. */
 export interface ChildOptions extends DeadlineOptions {
   /** Names the child: the same id with the same input is the same run. Default: from the parent and the step. */
   readonly runId?: string | undefined;

@@ -20,6 +20,7 @@ export type DeadlineAction =
   /** The run ends as completed in part, without an output. */
   | { readonly action: 'complete_partially'; readonly because: string };
 
+/** How long something is waited for, and what happens then. */
 export interface DeadlineOptions {
   /** How long it may take, or until when. Every wait ends: without this, after 30 days. */
   readonly deadline?: When | undefined;
