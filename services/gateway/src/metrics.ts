@@ -42,14 +42,16 @@ export interface GatewaySources {
   readonly pool: () => PoolUse;
   readonly ready: () => boolean;
   readonly silentMs: () => number;
+  readonly apart: () => number;
 }
 
 /** The gateway's own registry: the reliability figures of each tenant, and how it fares itself. */
-export function gatewayRegistry({ instance, rows, pool, ready, silentMs }: GatewaySources): Registry {
+export function gatewayRegistry({ instance, rows, pool, ready, silentMs, apart }: GatewaySources): Registry {
   const registry = openRegistry('gateway', instance);
   poolGauge(registry, pool);
   gauge(registry, 'holdfast_ready', '1 where /readyz says so', () => (ready() ? 1 : 0));
   gauge(registry, 'holdfast_heartbeat_age_seconds', 'How long the broker has not counted this instance in', () => silentMs() / 1000);
+  gauge(registry, 'holdfast_records_set_apart', 'Records that the database never takes, passed over since this instance began: see the dead letters of the reason not_storable', apart);
   let read: { readonly at: number; readonly samples: Promise<readonly Sample[]> } | null = null;
   const samples = (): Promise<readonly Sample[]> => {
     const now = systemClock.now();

@@ -24,6 +24,7 @@ import { describe } from './http/openapi.js';
 import { Readiness } from './readiness.js';
 import type { GatewaySettings } from './settings.js';
 import { FigureRows } from './views/figure-rows.js';
+import type { SetApart } from './views/set-apart.js';
 import { Views } from './views/views.js';
 
 /** What is opened before the application, and closed after it. */
@@ -37,18 +38,19 @@ export interface Parts {
   /** Aborted when the gateway begins to stop. */
   readonly stopping: AbortSignal;
   readonly tracing: Tracing | null;
+  readonly apart: SetApart;
 }
 
 export const API_VERSION = '1.0.0';
 
 @Module({})
 export class GatewayModule {
-  static with({ settings, brokers, log, database, writer, source, stopping, tracing }: Parts): DynamicModule {
+  static with({ settings, brokers, log, database, writer, source, stopping, tracing, apart }: Parts): DynamicModule {
     const { now } = systemClock;
     const rates = { perMinute: settings.HOLDFAST_HTTP_RATE, refusedPerMinute: settings.HOLDFAST_HTTP_REFUSED_RATE };
     const providers: Provider[] = [
       { provide: Keys, useFactory: () => new Keys(database, now) },
-      { provide: Views, useFactory: () => new Views(database, { brokers, sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, log }) },
+      { provide: Views, useFactory: () => new Views(database, { brokers, apart, sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, log }) },
       { provide: Answers, useFactory: () => new Answers(brokers, log) },
       { provide: Readiness, inject: [Views], useFactory: (views: Views) => new Readiness(views, stopping, settings.HOLDFAST_UNREADY_AFTER_MS) },
       { provide: FigureRows, inject: [Views], useFactory: (views: Views) => new FigureRows(views) },

@@ -25,6 +25,7 @@ import type { GatewaySettings } from './settings.js';
 import { openGatewayDatabase } from './store/database.js';
 import { LaneReader } from './views/lane-reader.js';
 import { FigureRows } from './views/figure-rows.js';
+import { SetApart } from './views/set-apart.js';
 import { Views } from './views/views.js';
 
 /** Requests under way have this long to end. Milliseconds. */
@@ -49,7 +50,9 @@ export async function serveGateway(settings: GatewaySettings, consolePages: stri
   const writer = await createWriter({ brokers, clientId: instance });
   const tracing = await openTracing('gateway', instance, settings.HOLDFAST_OTLP, (error) => log.warn({ error }, 'spans can’t be delivered, and are dropped'));
   const stopping = new AbortController();
-  const parts = { settings, brokers, log, database, writer, source: `holdfast-gateway/${instance}`, stopping: stopping.signal, tracing };
+  const source = `holdfast-gateway/${instance}`;
+  const apart = new SetApart(writer, source, log);
+  const parts = { settings, brokers, log, database, writer, source, stopping: stopping.signal, tracing, apart };
   const app = await NestFactory.create<NestExpressApplication>(GatewayModule.with(parts), { logger: ['error', 'warn'], abortOnError: false, bodyParser: false });
   app.set('query parser', 'simple');
   app.disable('x-powered-by');
@@ -59,13 +62,13 @@ export async function serveGateway(settings: GatewaySettings, consolePages: stri
   app.use(express.raw({ type: ['application/json', 'application/*+json'], limit: settings.HOLDFAST_HTTP_BODY_MAX, inflate: false }));
   serveConsole(app, settings.HOLDFAST_CONSOLE ?? consolePages);
   const views = app.get(Views);
-  const hooks = openHooks(settings, database, brokers, log);
+  const hooks = openHooks(settings, database, brokers, log, apart);
   const answers = app.get(Answers);
   await Promise.all([views.start(), answers.start()]);
   hooks?.start();
   await app.listen(settings.HOLDFAST_HTTP_PORT, settings.HOLDFAST_HTTP_HOST);
   const server = app.getHttpServer() as Server;
-  const pages = settings.HOLDFAST_HEALTH_PORT === undefined ? null : openPages(settings.HOLDFAST_HEALTH_PORT, instance, app, database);
+  const pages = settings.HOLDFAST_HEALTH_PORT === undefined ? null : openPages(settings.HOLDFAST_HEALTH_PORT, instance, app, database, apart);
   const sweeping = setInterval(() => void sweep(settings, app.get(Idempotency), database).catch((error: unknown) => log.warn({ error: error instanceof Error ? error.message : String(error) }, 'what is kept for a time stays a while longer')), SWEEP_MS);
 
   let closed: Promise<void> | null = null;
@@ -99,19 +102,19 @@ async function sweep({ HOLDFAST_WEBHOOK_KEEP_DELIVERED_DAYS: delivered, HOLDFAST
 }
 
 /** Health and metrics, away from what the world sees: figures are of all tenants. */
-function openPages(port: number, instance: string, app: NestExpressApplication, database: DataSource): Server {
+function openPages(port: number, instance: string, app: NestExpressApplication, database: DataSource, apart: SetApart): Server {
   const readiness = app.get(Readiness);
   const ready = (): boolean => readiness.problem === null;
-  const registry = gatewayRegistry({ instance, rows: app.get(FigureRows), pool: () => poolOf(database), ready, silentMs: () => app.get(Views).silentMs() });
+  const registry = gatewayRegistry({ instance, rows: app.get(FigureRows), pool: () => poolOf(database), ready, silentMs: () => app.get(Views).silentMs(), apart: () => apart.count });
   return servePages(port, () => ({ unready: readiness.problem, dead: null, facts: { generation: app.get(Views).generation } }), registry);
 }
 
 /** Webhooks, where a secret for them is set. */
-function openHooks(settings: GatewaySettings, database: DataSource, brokers: readonly string[], log: ServiceLog): { start(): void; stop(): Promise<void> } | null {
+function openHooks(settings: GatewaySettings, database: DataSource, brokers: readonly string[], log: ServiceLog, apart: SetApart): { start(): void; stop(): Promise<void> } | null {
   if (settings.HOLDFAST_WEBHOOK_KEY === undefined) return null;
   const sender = new WebhookSender(database, settings.HOLDFAST_WEBHOOK_KEY, log);
   const feed = new WebhookFeed(database, systemClock.now, () => sender.look());
-  const reader = new LaneReader({ brokers, groupId: 'holdfast.gateway.webhooks', topics: Object.values(STREAM_TOPICS), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, sink: feed, log });
+  const reader = new LaneReader({ brokers, groupId: 'holdfast.gateway.webhooks', topics: Object.values(STREAM_TOPICS), sessionTimeoutMs: settings.HOLDFAST_SESSION_TIMEOUT_MS, sink: feed, apart, log });
   return {
     start: () => {
       sender.start();

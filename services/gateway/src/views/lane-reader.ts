@@ -1,7 +1,8 @@
-import { pause, systemClock, type Assignment, type LaneGroup, type LogRecord } from '@holdfast/runtime';
+import { blameOf, pause, systemClock, type Assignment, type LaneGroup, type LogRecord } from '@holdfast/runtime';
 import { createLaneGroup } from '@holdfast/runtime/kafka';
 import type { ServiceLog } from '@holdfast/runtime/nest';
 import { placeOf } from '../domain/position.js';
+import type { SetApart } from './set-apart.js';
 
 /** Takes records in, and remembers in the same transaction how far it has come. */
 export interface LaneSink {
@@ -9,6 +10,8 @@ export interface LaneSink {
   positions(lanes: readonly number[]): Promise<Map<string, number>>;
   /** Takes a stretch of one lane of one topic. False: somebody else has taken it, or a part of it, meanwhile. */
   take(records: readonly LogRecord[], from: number): Promise<boolean>;
+  /** Goes on behind a record without taking it. False as with `take`. */
+  pass(record: LogRecord, from: number): Promise<boolean>;
 }
 
 export interface LaneReaderOptions {
@@ -17,7 +20,9 @@ export interface LaneReaderOptions {
   readonly topics: readonly string[];
   readonly sessionTimeoutMs: number;
   readonly sink: LaneSink;
+  readonly apart: SetApart;
   readonly log: ServiceLog;
+  readonly createGroup?: typeof createLaneGroup;
 }
 
 const RETRY_FIRST_MS = 100;
@@ -28,8 +33,8 @@ const STRETCH_MAX = 500;
 
 /**
  * One member of a group that reads topics into a database. Where to go on is the database's word,
- * never the broker's, so a record is taken once whoever reads it; a database that is down is waited
- * for, nothing is skipped.
+ * never the broker's, so a record is taken once whoever reads it. A database that is down is waited
+ * for; a record that it never takes is found, shown and passed over, and the rest goes on.
  */
 export class LaneReader {
   readonly #options: LaneReaderOptions;
@@ -62,9 +67,9 @@ export class LaneReader {
   }
 
   async start(): Promise<void> {
-    const { brokers, groupId, topics, sessionTimeoutMs } = this.#options;
+    const { brokers, groupId, topics, sessionTimeoutMs, createGroup = createLaneGroup } = this.#options;
     try {
-      const group = createLaneGroup({
+      const group = createGroup({
         brokers,
         groupId,
         clientId: groupId,
@@ -126,7 +131,7 @@ export class LaneReader {
     const fresh = records.filter(({ offset }) => offset >= (this.#next.get(place) ?? 0));
     for (let i = 0; i < fresh.length; i += STRETCH_MAX) {
       const stretch = fresh.slice(i, i + STRETCH_MAX);
-      const taken = await this.#persist(() => this.#options.sink.take(stretch, this.#next.get(place) ?? 0));
+      const taken = await this.#stretch(stretch, place);
       if (taken === undefined) return;
       if (!taken) {
         const positions = await this.#persist(() => this.#options.sink.positions([lane]));
@@ -136,8 +141,24 @@ export class LaneReader {
         group.open([{ topic, lane, offset: next }]);
         return;
       }
-      this.#next.set(place, (stretch.at(-1)?.offset ?? 0) + 1);
     }
+  }
+
+  /** Takes a stretch in; where one of its values is to blame that it never will be, in halves, until the one record is found. */
+  async #stretch(stretch: readonly LogRecord[], place: string): Promise<boolean | undefined> {
+    const from = this.#next.get(place) ?? 0;
+    const { sink, apart, groupId } = this.#options;
+    const end = await this.#persist(() => sink.take(stretch, from).catch(blamed));
+    const [first, second] = stretch;
+    if (typeof end === 'object' && second !== undefined) {
+      const half = Math.ceil(stretch.length / 2);
+      const taken = await this.#stretch(stretch.slice(0, half), place);
+      return taken === true ? this.#stretch(stretch.slice(half), place) : taken;
+    }
+    if (typeof end === 'object' && first !== undefined) await this.#persist(() => apart.note(first, groupId, end.error));
+    const taken = typeof end === 'object' && first !== undefined ? await this.#persist(() => sink.pass(first, from)) : end === true;
+    if (taken === true) this.#next.set(place, (stretch.at(-1)?.offset ?? 0) + 1);
+    return end === undefined ? undefined : taken;
   }
 
   /** Tries until it is done; undefined when the reader was stopped meanwhile. */
@@ -164,4 +185,10 @@ export class LaneReader {
     }
     return undefined;
   }
+}
+
+/** An error that would come again with the same values is an answer; any other is waited out. */
+function blamed(error: unknown): { readonly error: unknown } {
+  if (blameOf(error) !== 'message') throw error;
+  return { error };
 }

@@ -6,6 +6,7 @@ import { placeOf } from '../domain/position.js';
 import { rowsOf } from '../store/database.js';
 import { LaneReader } from './lane-reader.js';
 import { Projector, VIEW_TOPICS } from './projector.js';
+import type { SetApart } from './set-apart.js';
 import { addMissing, createViews, schemaOf, SHAPE } from './schema.js';
 
 type State = 'live' | 'building' | 'retired';
@@ -24,6 +25,7 @@ const WAIT_LOOK_MS = 200;
 export interface ViewsOptions {
   readonly brokers: readonly string[];
   readonly sessionTimeoutMs: number;
+  readonly apart: SetApart;
   readonly log: ServiceLog;
 }
 
