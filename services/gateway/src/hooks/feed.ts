@@ -1,10 +1,13 @@
 import { createHash } from 'node:crypto';
 import { decodeHeaders, isoTime, parseJson } from '@holdfast/protocol';
 import type { LogRecord } from '@holdfast/runtime';
-import type { DataSource, EntityManager } from 'typeorm';
+import type { DataSource } from 'typeorm';
 import { placeOf } from '../domain/position.js';
 import { rowsOf } from '../store/database.js';
+import { movePosition } from '../store/positions.js';
 import type { LaneSink } from '../views/lane-reader.js';
+
+const POSITIONS = 'webhook_position';
 
 interface Hook {
   readonly id: string;
@@ -32,7 +35,7 @@ export class WebhookFeed implements LaneSink {
     if (first === undefined || last === undefined) return true;
     let wanted = 0;
     const taken = await this.database.transaction(async (tx) => {
-      if (!(await move(tx, first.topic, first.lane, from, last.offset + 1))) return false;
+      if (!(await movePosition(tx, POSITIONS, first.topic, first.lane, from, last.offset + 1))) return false;
       const hooks = await rowsOf<Hook>(tx, 'select id, tenant, types, created_at as "createdAt" from webhook where removed_at is null');
       for (const record of hooks.length === 0 ? [] : records) {
         for (const { hook, id, type, body } of deliveriesOf(record, hooks)) {
@@ -50,21 +53,8 @@ export class WebhookFeed implements LaneSink {
   }
 
   pass({ topic, lane, offset }: LogRecord, from: number): Promise<boolean> {
-    return this.database.transaction((tx) => move(tx, topic, lane, from, offset + 1));
+    return this.database.transaction((tx) => movePosition(tx, POSITIONS, topic, lane, from, offset + 1));
   }
-}
-
-/** False when the lane stands elsewhere by now. */
-async function move(tx: EntityManager, topic: string, lane: number, from: number, to: number): Promise<boolean> {
-  const moved = await rowsOf(
-    tx,
-    `with moved as (
-       insert into webhook_position as p (topic, lane, next) values ($1, $2, $4)
-       on conflict (topic, lane) do update set next = excluded.next where p.next = $3 returning next)
-     select next from moved`,
-    [topic, lane, from, to],
-  );
-  return moved.length > 0;
 }
 
 /** An event is told once, however often its service published it: its id follows from where it stands in its stream. */

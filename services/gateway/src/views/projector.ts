@@ -10,6 +10,7 @@ import { awaiting, evolvePlan, latestPlan, noPlan, type PlanView } from '../doma
 import { evolveRun, statusOf, type RunView } from '../domain/run-view.js';
 import { approvalStatus, evolveSteps, placeOfStep, stepsOf, type StepView, type WaitView } from '../domain/step-view.js';
 import { rowsOf, storable } from '../store/database.js';
+import { movePosition } from '../store/positions.js';
 import type { LaneSink } from './lane-reader.js';
 import { schemaOf } from './schema.js';
 import { DocTable } from './doc-table.js';
@@ -54,7 +55,7 @@ export class Projector implements LaneSink {
     if (first === undefined || last === undefined) return true;
     const about = (): readonly string[] => records.flatMap(told).flatMap(({ envelope, record }) => inHand(envelope.subject, envelope.type, record.value ?? 'null'));
     const taken = await this.database.transaction(async (tx) => {
-      if (!(await this.#move(tx, first.topic, first.lane, from, last.offset + 1))) return false;
+      if (!(await movePosition(tx, `${this.#schema}.position`, first.topic, first.lane, from, last.offset + 1))) return false;
       await this.#project(tx, first.topic, records.flatMap(told));
       crashPoint('gateway.before-commit', about);
       return true;
@@ -65,22 +66,9 @@ export class Projector implements LaneSink {
   }
 
   async pass({ topic, lane, offset }: LogRecord, from: number): Promise<boolean> {
-    const passed = await this.database.transaction((tx) => this.#move(tx, topic, lane, from, offset + 1));
+    const passed = await this.database.transaction((tx) => movePosition(tx, `${this.#schema}.position`, topic, lane, from, offset + 1));
     if (passed) this.onMoved([placeOf(topic, lane)]);
     return passed;
-  }
-
-  /** False when the lane stands elsewhere by now. */
-  async #move(tx: EntityManager, topic: string, lane: number, from: number, to: number): Promise<boolean> {
-    const moved = await rowsOf<{ next: number }>(
-      tx,
-      `with moved as (
-         insert into ${this.#schema}.position as p (topic, lane, next) values ($1, $2, $4)
-         on conflict (topic, lane) do update set next = excluded.next where p.next = $3 returning next)
-       select next from moved`,
-      [topic, lane, from, to],
-    );
-    return moved.length > 0;
   }
 
   async #project(tx: EntityManager, topic: string, all: readonly Told[]): Promise<void> {
