@@ -139,6 +139,7 @@ export interface TurnsOptions {
   readonly told?: Unreadable[];
   readonly now?: number;
   readonly observer?: LoopObserver;
+  readonly service?: Partial<Service<Counter, CounterEvent>>;
 }
 
 /** One turn over one lane, written at once. */
@@ -149,7 +150,7 @@ export async function turn(of: Lane<Counter>, records: readonly LogRecord[], opt
 }
 
 export async function turns(works: readonly LaneWork<Counter>[], options: TurnsOptions = {}): Promise<Turned[]> {
-  const service = counter(options.told);
+  const service = { ...counter(options.told), ...options.service };
   const counts: string[] = [];
   const decided = await decideTurn(
     {

@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { chainHash } from '../src/loop/chain.js';
 import type { LogRecord } from '../src/ports.js';
 import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Store } from '../src/store/types.js';
-import { LANE, NEWS, news, progress, until, WISHES, wish } from './kit.js';
+import { counter, LANE, NEWS, news, progress, until, WISHES, wish } from './kit.js';
 import { loopOn, OTHER } from './loop-kit.js';
 
 const laneOf = (key: string): number => (key.startsWith('other') ? OTHER : LANE);
@@ -134,4 +134,23 @@ test.each(['23505', '42P01', '21000'])('what no message is to blame for (%s) par
   expect(loop.health().halted).toEqual(halted(new RegExp(`wishes/2 at offset 0 .*SQLSTATE ${code}`)));
   expect(db.said(LANE)).toEqual([]);
   expect(db.takes()).toBe(1);
+});
+
+test('a timer whose handler throws is told with its run and why, once for each look; the lane goes on', async () => {
+  const db = database(() => null, [{ stream: 's', open: true, dueAt: 1, tag: 't' }]);
+  const opened = wish(0, 's', { does: 'open' });
+  let looks = 0;
+  const service = {
+    ...counter(),
+    onDue: () => {
+      looks += 1;
+      throw new TypeError('no such state');
+    },
+    onPoison: () => undefined,
+  };
+  const { loop, alarms } = await begun(db, { service }, [[opened], [add(0, 'other', 5)]]);
+  await until(() => db.said(OTHER).length > 0 && loop.counts.size > 0, 'the other lane goes on');
+  expect(alarms).toEqual([expect.stringMatching(/^timer failed \{"lane":2,"run":"s","error":"TypeError: no such state","stack":".*","tries":1,"againMs":1000\}$/)]);
+  expect([looks, loop.counts.get('poison: TypeError')]).toEqual([1, 1]);
+  await loop.stop();
 });

@@ -186,3 +186,75 @@ describe('a stream that is due', () => {
     expect(said(rows)).toEqual([`${OWN} s1 Added {"n":1}`, `${SAID} s1 Said {"what":"due"}`]);
   });
 });
+
+describe('a stream whose timer fails', () => {
+  const failing = (times: number): Partial<ReturnType<typeof counter>> => {
+    let left = times;
+    return {
+      agenda: ({ n, tag }) => ({ open: tag !== null, dueAt: n > 0 ? NOW : null, tag }),
+      onDue: (stream, turn) => {
+        if (stream === 's1' && (left -= 1) >= 0) throw new TypeError('no such state');
+        turn.record(stream, 'acme', Added({ n: -turn.state(stream).n }));
+      },
+      onPoison: () => undefined,
+    };
+  };
+
+  test('is looked at again later each time; others of its lane are on time, and success begins anew', async () => {
+    const of = lane();
+    const service = failing(3);
+    await turn(of, [open(0, 's1'), open(1, 's2'), add(2, 's1'), add(3, 's2')], { service });
+    const failed: unknown[] = [];
+    let now = NOW;
+    for (const [afterMs, expected] of [[0, ['s1', 's2']], [999, []], [1, ['s1']], [1999, []], [1, ['s1']], [4000, ['s1']], [4000, []]] as const) {
+      now += afterMs;
+      const due = of.agenda.takeDue(now, 10);
+      expect(due).toEqual(expected);
+      if (due.length > 0) failed.push(...(await turn(of, [], { due, service, now })).decided.failed.map(({ stream, tries, retryAt }) => [stream, tries, retryAt - now]));
+    }
+    expect(failed).toEqual([['s1', 1, 1000], ['s1', 2, 2000], ['s1', 3, 4000]]);
+    expect(of.stream('s1')?.state.n).toBe(0);
+    // It was mended: the next failure is the first one again.
+    const again = await turn(of, [add(4, 's1')], { service, now });
+    expect(again.decided.failed).toEqual([]);
+    expect((await turn(of, [], { due: ['s1'], service: failing(1), now })).decided.failed).toMatchObject([{ stream: 's1', tries: 1, error: { message: 'no such state' } }]);
+  });
+
+  test('waits no less because messages come for it, which are taken at once', async () => {
+    const of = lane();
+    const service = failing(9);
+    await turn(of, [open(0, 's1'), add(1, 's1')], { service });
+    await turn(of, [], { due: of.agenda.takeDue(NOW, 10), service });
+    const { rows } = await turn(of, [add(2, 's1', 5)], { service });
+    expect(said(rows)).toEqual([`${OWN} s1 Added {"n":5}`]);
+    expect(of.agenda.takeDue(NOW + 999, 10)).toEqual([]);
+    expect(of.agenda.takeDue(NOW + 1000, 10)).toEqual(['s1']);
+  });
+
+  test('is looked at again where only a wake had asked for it', async () => {
+    const of = lane();
+    const service = failing(1);
+    await turn(of, [open(0, 's1')], { service });
+    await turn(of, [], { due: ['s1'], service });
+    expect(of.agenda.takeDue(NOW + 1000, 10)).toEqual(['s1']);
+  });
+
+  test('waits a minute at most', async () => {
+    const of = lane();
+    const service = failing(99);
+    await turn(of, [open(0, 's1'), add(1, 's1')], { service });
+    let last: unknown;
+    for (let i = 0; i < 15; i += 1) last = (await turn(of, [], { due: ['s1'], service })).decided.failed.map(({ retryAt }) => retryAt - NOW);
+    expect(last).toEqual([60_000]);
+  });
+
+  test('changes nothing of its back-off before it is committed', async () => {
+    const of = lane();
+    const service = { ...counter(), ...failing(9) };
+    await turn(of, [open(0, 's1'), add(1, 's1')], { service });
+    const context = { service, inspector: new Inspector<Counter, CounterEvent>(service, () => LANE), clock: { now: () => NOW, after: () => () => undefined, soon: () => undefined }, random: { next: () => 0, uuid: () => 'u' }, load: () => Promise.resolve(new Map()), lock: () => Promise.resolve(new Map()), halt: () => undefined };
+    const [decided] = await decideTurn(context, [{ lane: of, records: [], due: ['s1'] }]);
+    decided?.discard();
+    expect(of.agenda.takeDue(NOW, 10)).toEqual(['s1']);
+  });
+});

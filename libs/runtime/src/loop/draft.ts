@@ -8,6 +8,7 @@ import type { Service, Turn } from './service.js';
 import type { LoopObserver, Marked } from './observer.js';
 import type { ShelfDraft } from './shelf.js';
 import type { Cached } from './streams.js';
+import type { FailedTimersDraft } from './timers.js';
 
 /** A handler asked for something that the turn had not fetched: fetch it and begin the turn anew. */
 export class Missing extends Error {
@@ -71,6 +72,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   readonly counted: Counted[] = [];
   readonly marks: Marked[] = [];
   readonly shelf: ShelfDraft;
+  readonly timers: FailedTimersDraft;
   #last: Record<string, number>;
   #record: LogRecord | null = null;
   /** The one open stream that the message in hand is about, where the lane's others have heard it already. */
@@ -86,6 +88,7 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     this.parked = { ...lane.progress.parked };
     this.#last = { ...lane.progress.last };
     this.shelf = lane.shelf.draft();
+    this.timers = lane.timers.draft(context.now);
   }
 
   /** The record being handled; its offset counts as read. */
@@ -237,9 +240,8 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     const agenda: AgendaEntry[] = [];
     for (const stream of new Set([...due, ...this.#streams.keys()])) {
       const value = service.agenda(this.state(stream), stream);
-      // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
-      const dueAt = value.dueAt !== null && due.has(stream) ? Math.max(value.dueAt, now + LOOK_AGAIN_MS) : value.dueAt;
-      const entry = this.#of.agenda.update(stream, { ...value, dueAt }, now);
+      if (!value.open) this.timers.passed(stream);
+      const entry = this.#of.agenda.update(stream, { ...value, dueAt: this.#lookAt(stream, value, due.has(stream)) }, now);
       if (entry !== null) agenda.push(entry);
     }
     // Only now: what opened again in this turn must not be written as closed.
@@ -262,11 +264,20 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     return { progress, expectedNextSeq: nextSeq, rows: this.#rows, agenda: dedupeByStream(agenda), shared: lastByKey(this.#shared), shelf: this.shelf.write() };
   }
 
+  #lookAt(stream: string, { open, dueAt }: Omit<AgendaEntry, 'stream'>, looked: boolean): number | null {
+    // Whatever was to be looked at has not been: also what only a wake asked for.
+    const retryAt = open ? this.timers.retryAt(stream) : null;
+    if (retryAt !== null) return Math.max(dueAt ?? retryAt, retryAt);
+    // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
+    return dueAt !== null && looked ? Math.max(dueAt, this.now + LOOK_AGAIN_MS) : dueAt;
+  }
+
   /** The transaction is committed: the lane moves on. */
   apply(write: LaneWrite): void {
     this.#of.committed(write.progress, this.#streams);
     this.#of.agenda.written(write.agenda);
     this.shelf.apply();
+    this.timers.apply();
   }
 
   /** It is not written: the agenda follows from the lane's own states again. `due` as `finish` had it. */

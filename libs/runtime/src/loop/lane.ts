@@ -3,6 +3,7 @@ import type { AgendaEntry, Progress, Shelved } from '../store/types.js';
 import { Agenda } from './agenda.js';
 import { Shelf } from './shelf.js';
 import type { Cached } from './streams.js';
+import { FailedTimers } from './timers.js';
 
 /** How many streams that are at rest or asleep a lane keeps folded in memory. */
 const RESTING_STREAMS_MAX = 2000;
@@ -16,6 +17,7 @@ export const sleeps = ({ tag, dueAt }: Omit<AgendaEntry, 'stream' | 'open'>): bo
 export class Lane<State> {
   readonly id: number;
   readonly agenda = new Agenda();
+  readonly timers = new FailedTimers();
   /** Runs that this version can't read. */
   shelf = new Shelf();
   progress: Progress;

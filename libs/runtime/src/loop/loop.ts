@@ -255,8 +255,7 @@ export class Loop<State, Event extends Message> {
         throw error;
       }),
     );
-    if (turn === null) return true;
-    if (turn.length === 0) {
+    if (turn === null || turn.length === 0) {
       await (locked as LockedStore | null)?.rollback();
       return true;
     }
@@ -289,6 +288,7 @@ export class Loop<State, Event extends Message> {
         return agenda.open && !sleeps(agenda);
       });
     }
+    for (const { lane, failed } of turn) if (held.has(lane.id)) for (const each of failed) this.#options.onAlarm('timer failed', { lane: lane.id, ...each.words });
     for (const { lane } of works) for (const { stream, reason } of lane.shelf.takeNews()) this.#options.onAlarm('run shelved', { lane: lane.id, run: stream, reason });
     observer?.onTurn(factsOf({ startedAt, decidedAt, committedAt }, works, turn, held));
     return !isNothing;

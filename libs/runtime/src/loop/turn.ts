@@ -7,6 +7,7 @@ import type { Lane } from './lane.js';
 import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
 import { ShelfFull } from './shelf.js';
+import type { FailedTimer } from './timers.js';
 import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
 /** What one lane brings into a turn. */
@@ -29,6 +30,8 @@ export interface Decided<State> {
   /** Why the lane can't go past a record, if it can't. */
   readonly halted: string | null;
   readonly counted: readonly Counted[];
+  /** Looks at what was due that threw. */
+  readonly failed: readonly FailedTimer[];
   readonly marks: readonly Marked[];
   /** Messages for which there is a handler. */
   readonly handled: () => LogRecord[];
@@ -172,9 +175,13 @@ function decideLane<State, Event extends Message>(context: TurnContext<State, Ev
   }
   draft.handled();
   const due = new Set(work.due.filter((stream) => !draft.shelf.has(stream)));
-  for (const stream of due) guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
+  for (const stream of due) {
+    const failure = guarded(context, draft, stream, 'default', () => context.service.onDue(stream, draft));
+    if (failure === null) draft.timers.passed(stream);
+    else draft.timers.failed(stream, failure);
+  }
   const write = draft.finish(due);
-  return { lane: work.lane, write, apply: () => draft.apply(write), discard: () => draft.discard(due), halted, counted: draft.counted, marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
+  return { lane: work.lane, write, apply: () => draft.apply(write), discard: () => draft.discard(due), halted, counted: draft.counted, failed: draft.timers.news(), marks: draft.marks, handled: () => inspected.flatMap(({ record, result }) => (result.kind === 'message' ? [record] : [])) };
 }
 
 function decideItem<State, Event extends Message>(context: TurnContext<State, Event>, lane: Lane<State>, draft: Draft<State, Event>, { record, result, shelved }: Item<State, Event>): void {
@@ -235,11 +242,12 @@ function toKeep<State, Event extends Message>(lane: Lane<State>, draft: Draft<St
   return streams.filter((stream): stream is string => stream !== null && draft.shelf.has(stream));
 }
 
-/** A handler that fails on one run's message takes that run out of the way, not the lane. */
-function guarded<State, Event extends Message>(context: TurnContext<State, Event>, draft: Draft<State, Event>, stream: string | null, tenant: string, handle: () => void): void {
+/** A handler that fails on one run's message takes that run out of the way, not the lane. Returns why it failed, if it did. */
+function guarded<State, Event extends Message>(context: TurnContext<State, Event>, draft: Draft<State, Event>, stream: string | null, tenant: string, handle: () => void): Error | null {
   const mark = draft.mark();
   try {
     handle();
+    return null;
   } catch (error) {
     if (error instanceof Missing) throw error;
     draft.backTo(mark);
@@ -247,5 +255,6 @@ function guarded<State, Event extends Message>(context: TurnContext<State, Event
     draft.count('poison', failure.name);
     if (stream === null) draft.park('poison', failure.message);
     else context.service.onPoison(stream, tenant, failure, draft);
+    return failure;
   }
 }
