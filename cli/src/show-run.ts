@@ -1,8 +1,9 @@
-import { isoTime, StartRefused, topics } from '@holdfast/protocol';
+import { isoTime, StartRefused, topics, type Step } from '@holdfast/protocol';
 import { holdOf, openSteps, openWaits, phaseOf, unknownSteps, type CallStep, type StepState } from '@holdfast/orchestrator/domain';
 import { readStreams } from './audit/read-events.js';
 import { readCases, type CaseView } from './cases.js';
 import { noSuchRun } from './failure.js';
+import { readHeld, type HeldStep } from './held.js';
 import { runOf } from './run-of.js';
 
 /** A run's checkpoint: all that is known of it, from its events alone; null when there are none. */
@@ -17,6 +18,7 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
   const over = run.status !== 'open';
   const unknown = unknownSteps(run);
   const cases = unknown.length === 0 ? [] : await readCases(brokers, id);
+  const held = over || !openSteps(run).some(({ fire }) => fire === 'granted') ? new Map<Step, HeldStep>() : await readHeld(brokers, id);
   return {
     run: id,
     tenant: run.tenant,
@@ -42,9 +44,9 @@ export async function showRun(brokers: readonly string[], id: string): Promise<R
     usage: run.usage,
     origin: run.origin === null ? null : `run ${run.origin.run} up to step ${run.origin.from}`,
     input: run.input,
-    steps: [...run.steps.values()].map(showStep),
+    steps: [...run.steps.values()].map((step) => showStep(step, held)),
     unknown: unknown.map((step) => showUnknown(step, cases.find((each) => each.step === step.call.step))),
-    next: over ? null : nextSafe(openSteps(run).map(({ call }) => call.step), unknown.map(({ call }) => call.step), cursor),
+    next: over ? null : nextSafe(openSteps(run).map(({ call: { step } }) => `${step} (${held.has(step) ? 'held' : 'under way'})`), unknown.map(({ call }) => call.step), cursor),
     ending: run.status === 'ended' ? run.ending : null,
     compensation: run.compensation,
     quarantine: run.status === 'quarantined' ? run.because : null,
@@ -75,11 +77,11 @@ function showUnknown({ call, outcome }: CallStep, of: CaseView | undefined): Rec
 
 function nextSafe(open: readonly string[], unknown: readonly string[], cursor: number): string {
   if (unknown.length > 0) return `none until the outcome of step ${unknown.join(', ')} is settled`;
-  if (open.length > 0) return `${open.join(', ')} (under way)`;
+  if (open.length > 0) return open.join(', ');
   return String(cursor + 1);
 }
 
-function showStep(step: StepState): Record<string, unknown> {
+function showStep(step: StepState, held: ReadonlyMap<Step, HeldStep>): Record<string, unknown> {
   switch (step.kind) {
     case 'call':
       return {
@@ -94,7 +96,8 @@ function showStep(step: StepState): Record<string, unknown> {
         target: step.call.target ?? null,
         attempts: step.attempt,
         fence: step.fence,
-        outcome: step.outcome ?? { status: 'open' },
+        // Not sent yet: it is neither under way nor over.
+        outcome: step.outcome ?? (held.has(step.call.step) ? { status: 'held', ...held.get(step.call.step) } : { status: 'open' }),
       };
     case 'record':
       return { step: step.step, kind: step.as, name: step.name, result: step.result, fence: step.fence };

@@ -3,6 +3,7 @@ import { brakeStream, topics, type Json } from '@holdfast/protocol';
 import { defineAgent, defineTool, HoldfastClient, type ServedWorker } from '@holdfast/sdk';
 import { z } from 'zod';
 import { cli } from './support/cli.js';
+import { eventually } from './support/eventually.js';
 import { STACK_LIMIT_MS, TestStack } from './support/stack.js';
 import { work } from './support/worker.js';
 
@@ -183,6 +184,23 @@ describe('at the command line', () => {
     expect(await json('brakes', 'release', 'tool', 'pay', ...kateSays)).toMatchObject({ code: 0, said: { brake: 'tool:pay', lanes: stack.lanes.length, refused: [] } });
     expect((await cli('brakes', 'list')).out).toBe('nothing is held still\n');
     expect(await cli('brakes', 'set', 'planet', 'earth', '--reason', 'no', ...kateSays)).toMatchObject({ code: 2, err: expect.stringContaining('names nothing that can be held still') });
+  });
+
+  test('a run whose call is held still says so, and why; let go, it is under way no more', async () => {
+    await cli('brakes', 'set', 'tool', 'pay', '--reason', 'look first', ...kateSays);
+    await stack.intent('holds', 'StartRun', { agent: null, input: 1 });
+    await stack.intent('holds', 'CallTool', { step: '1', tool: { name: 'pay', version: '1' }, args: { run: 'holds' } });
+    await eventually('the call is shown as held', async () => (await cli('runs', 'show', 'holds')).out.includes('held  '));
+    const { out } = await cli('runs', 'show', 'holds');
+    expect(out).toMatch(/\nnext +1 \(held\)\n/);
+    expect(out).toMatch(/\nheld +step 1 \(pay@1\) since \d{4}-.*, not sent yet: kate holds tool:pay still: look first\n/);
+    expect((await json('runs', 'show', 'holds')).said['steps']).toEqual([expect.objectContaining({ outcome: { status: 'held', since: expect.any(String), why: 'kate holds tool:pay still: look first', until: null } })]);
+    expect(firedBy('holds')).toEqual([]);
+    await cli('brakes', 'release', 'tool', 'pay', ...kateSays);
+    await stack.event('holds', 'EffectSettled');
+    expect((await cli('runs', 'show', 'holds')).out).toMatch(/\nnext +2\n/);
+    expect(firedBy('holds')).toEqual(['pay holds']);
+    await stack.finish('holds');
   });
 
   test('a run is forked from a step, and one that was cancelled is tried again from where it stood', async () => {

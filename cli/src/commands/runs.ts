@@ -179,6 +179,10 @@ function people(run: Record<string, unknown>): string {
     ({ step, tool, why, ...of }) => `unknown    step ${step} (${tool}): ${why}${of.case === null ? '' : `; case ${of.case} since ${of.since ?? '?'}, owner ${of.owner ?? 'nobody'}, next look ${of.nextLook ?? 'by a person'}`}`,
   );
   const waits = (run['waits'] as { step: string; kind: string; deadline: string | null }[]).map(({ step, kind, deadline }) => `waits      step ${step} for ${kind}${deadline === null ? '' : `, until ${deadline}`}`);
+  const held = (run['steps'] as { step: string; tool?: string; outcome?: { status: string; since?: string; why?: string; until?: string | null } }[]).flatMap(({ step, tool = '', outcome }) => {
+    if (outcome?.status !== 'held') return [];
+    return [`held       step ${step} (${tool}) since ${outcome.since ?? '?'}, not sent yet: ${outcome.why ?? '?'}${typeof outcome.until === 'string' ? `; fails unfired at ${outcome.until}` : ''}`];
+  });
   const end = run['ending'] === null ? [] : [`ending     ${whole(run['ending'])}`];
-  return [`run        ${String(run['run'])}`, ...facts, ...waits, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
+  return [`run        ${String(run['run'])}`, ...facts, ...waits, ...held, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }
