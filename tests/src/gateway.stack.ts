@@ -213,43 +213,6 @@ test('people approve exactly what is shown, third parties call back, and program
   expect(await ended('asks-3')).toMatchObject({ status: 'cancelled', waits: [] });
 });
 
-test('an idempotency key gives one answer to one request', async () => {
-  const database = stack.pool('holdfast_gateway');
-  const once = (order: string) => gateway.post('/v1/runs', keys.agent, { agent, input: { order } }, { 'idempotency-key': 'once' });
-  const first = await once('idem');
-  expect(first.status).toBe(201);
-  const again = await once('idem');
-  expect([again.status, again.text, again.headers.get('location'), again.headers.get('idempotency-replayed')]).toEqual([201, first.text, first.headers.get('location'), 'true']);
-  expect(await once('other')).toMatchObject({ status: 422, body: { type: 'urn:holdfast:problem:idempotency-key-reused' } });
-  await database.query(`update idempotency set status = null, locked_to = $1 where key = 'once'`, [Date.now() + 60_000]);
-  expect(await once('idem')).toMatchObject({ status: 409, body: { type: 'urn:holdfast:problem:idempotency-in-progress' } });
-  // Whoever was at it has died: the same request is the same run.
-  await database.query(`update idempotency set locked_to = 0 where key = 'once'`);
-  expect(await once('idem')).toMatchObject({ status: 200, body: { id: first.body['id'] } });
-  // The next test counts what comes of its own run alone.
-  await ended(String(first.body['id']));
-});
-
-test('a request stays its gateway’s for as long as it is being answered, and not for long after its death', async () => {
-  type Row = { readonly locked_to: string; readonly expires_at: string };
-  const row = async (): Promise<Row | undefined> => (await stack.pool('holdfast_gateway').query<Row>(`select locked_to, expires_at from idempotency where key = 'slow'`)).rows[0];
-  const DAY_MS = 24 * 60 * 60 * 1000;
-  const orchestrator = stack.service('orchestrator');
-  orchestrator.signal('SIGSTOP');
-  try {
-    const asked = gateway.post('/v1/runs?waitMs=30000', keys.agent, { agent, runId: 'slow', input: { order: 'slow' } }, { 'idempotency-key': 'slow' });
-    const first = await eventually('the request is begun', row);
-    // Its answer is kept for a day from its beginning.
-    expect(Number(first.locked_to) - (Number(first.expires_at) - DAY_MS)).toBe(10_000);
-    await eventually('it is put off', async () => Number((await row())?.locked_to) > Number(first.locked_to));
-    orchestrator.signal('SIGCONT');
-    expect(await asked).toMatchObject({ status: 201, body: { id: 'slow' } });
-  } finally {
-    orchestrator.signal('SIGCONT');
-  }
-  await ended('slow');
-});
-
 test('events are posted, signed, tried again, and given up in the open', async () => {
   receiver.answers.set('/flaky', [500]).set('/gone', [410]);
   const made = await Promise.all(['/flaky', '/gone'].map((path) => gateway.post('/v1/webhooks', keys.admin, { url: `${receiver.url}${path}`, types: ['RunFinished'] })));
@@ -299,6 +262,16 @@ test('a message that can’t be taken is shown to its tenant, and may be sent ag
   expect(letter).toMatchObject({ topic: 'agent.intents', key: 'lost-1', type: 'CallTool' });
   expect(await gateway.ask(`/v1/dead-letters/${String(letter['id'])}/redrive`, { method: 'POST', key: keys.operator })).toMatchObject({ status: 200, body: { topic: 'agent.intents', key: 'lost-1' } });
   await eventually('its second one', async () => items((await gateway.ask('/v1/dead-letters', { key: keys.operator })).body).length === 2);
+});
+
+test('an intent whose run was told that its step is refused is not sent again', async () => {
+  await stack.intent('told-1', 'StartRun', { agent: null, input: 'told' });
+  await stack.intent('told-1', 'CallTool', { step: '1', tool: 'no tool' });
+  await stack.event('told-1', 'IntentRejected', (data) => data['step'] === '1');
+  const letter = await eventually('its dead letter', async () => items((await gateway.ask('/v1/dead-letters', { key: keys.operator })).body).find(({ key }) => key === 'told-1'));
+  await eventually('the refusal is shown', async () => items((await gateway.ask('/v1/runs/told-1/events', { key: keys.viewer })).body).some(({ type }) => type === 'IntentRejected'));
+  expect(await gateway.ask(`/v1/dead-letters/${String(letter['id'])}/redrive`, { method: 'POST', key: keys.operator })).toMatchObject({ status: 409, body: { reason: 'answered' } });
+  await stack.finish('told-1');
 });
 
 test('each role may what it may, and no tenant sees another', async () => {

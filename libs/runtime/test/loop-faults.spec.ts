@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { chainHash } from '../src/loop/chain.js';
 import type { LogRecord } from '../src/ports.js';
 import type { AgendaEntry, JournalRow, LaneWrite, LockedStore, Progress, Store } from '../src/store/types.js';
-import { counter, LANE, NEWS, news, progress, until, WISHES, wish } from './kit.js';
+import { counter, LANE, NEWS, news, progress, until, WISHES, wish, type Counter } from './kit.js';
 import { loopOn, OTHER } from './loop-kit.js';
 
 const laneOf = (key: string): number => (key.startsWith('other') ? OTHER : LANE);
@@ -142,6 +142,7 @@ test('a timer whose handler throws is told with its run and why, once for each l
   let looks = 0;
   const service = {
     ...counter(),
+    agenda: ({ tag }: Counter, stream: string) => ({ open: stream === 's' || tag !== null, dueAt: stream === 's' ? 1 : null, tag }),
     onDue: () => {
       looks += 1;
       throw new TypeError('no such state');

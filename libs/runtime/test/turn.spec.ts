@@ -2,7 +2,7 @@ import { describe, expect, test } from '@jest/globals';
 import { chainHash } from '../src/loop/chain.js';
 import { Draft } from '../src/loop/draft.js';
 import { Inspector } from '../src/loop/inbound.js';
-import { decideTurn } from '../src/loop/turn.js';
+import { decideTurn, type LaneWork } from '../src/loop/turn.js';
 import type { JournalRow } from '../src/store/types.js';
 import { Added, counter, LANE, lane, NEWS, news, NOW, OWN, parsed, said, SAID, turn, turns, wish, WISHES, type Counter, type CounterEvent } from './kit.js';
 
@@ -200,6 +200,14 @@ describe('a stream whose timer fails', () => {
     };
   };
 
+  /** A turn whose transaction fails. */
+  const unwritten = async (work: LaneWork<Counter>, more: Partial<ReturnType<typeof counter>>): Promise<void> => {
+    const service = { ...counter(), ...more };
+    const context = { service, inspector: new Inspector<Counter, CounterEvent>(service, () => LANE), clock: { now: () => NOW, after: () => () => undefined, soon: () => undefined }, random: { next: () => 0, uuid: () => 'u' }, load: () => Promise.resolve(new Map()), lock: () => Promise.resolve(new Map()), halt: () => undefined };
+    const decided = await decideTurn(context, [work]);
+    for (const each of decided) each.discard();
+  };
+
   test('is looked at again later each time; others of its lane are on time, and success begins anew', async () => {
     const of = lane();
     const service = failing(3);
@@ -210,7 +218,7 @@ describe('a stream whose timer fails', () => {
       now += afterMs;
       const due = of.agenda.takeDue(now, 10);
       expect(due).toEqual(expected);
-      if (due.length > 0) failed.push(...(await turn(of, [], { due, service, now })).decided.failed.map(({ stream, tries, retryAt }) => [stream, tries, retryAt - now]));
+      if (due.length > 0) failed.push(...(await turn(of, [], { due, service, now })).decided.failed.map(({ stream, tries, againMs }) => [stream, tries, againMs]));
     }
     expect(failed).toEqual([['s1', 1, 1000], ['s1', 2, 2000], ['s1', 3, 4000]]);
     expect(of.stream('s1')?.state.n).toBe(0);
@@ -231,6 +239,29 @@ describe('a stream whose timer fails', () => {
     expect(of.agenda.takeDue(NOW + 1000, 10)).toEqual(['s1']);
   });
 
+  test('waits no less because a turn was not written that had only a message for it', async () => {
+    const of = lane();
+    const service = failing(9);
+    await turn(of, [open(0, 's1'), add(1, 's1')], { service });
+    await turn(of, [], { due: of.agenda.takeDue(NOW, 10), service });
+    await unwritten({ lane: of, records: [add(2, 's1', 5)], due: [] }, service);
+    expect(of.agenda.takeDue(NOW + 999, 10)).toEqual([]);
+    expect(of.agenda.takeDue(NOW + 1000, 10)).toEqual(['s1']);
+  });
+
+  test('and is at rest by that is announced without a next look, for there is none', async () => {
+    const of = lane();
+    const service: Partial<ReturnType<typeof counter>> = {
+      ...failing(9),
+      agenda: ({ n, tag }) => ({ open: tag !== null && n < 9, dueAt: n > 0 ? NOW : null, tag }),
+      onPoison: (stream, _, __, turn) => turn.record(stream, 'acme', Added({ n: 9 })),
+    };
+    await turn(of, [open(0, 's1'), add(1, 's1')], { service });
+    const { decided } = await turn(of, [], { due: ['s1'], service });
+    expect(decided.failed).toMatchObject([{ stream: 's1', tries: 1, againMs: null }]);
+    expect(of.agenda.takeDue(NOW + 60_000, 10)).toEqual([]);
+  });
+
   test('is looked at again where only a wake had asked for it', async () => {
     const of = lane();
     const service = failing(1);
@@ -244,17 +275,15 @@ describe('a stream whose timer fails', () => {
     const service = failing(99);
     await turn(of, [open(0, 's1'), add(1, 's1')], { service });
     let last: unknown;
-    for (let i = 0; i < 15; i += 1) last = (await turn(of, [], { due: ['s1'], service })).decided.failed.map(({ retryAt }) => retryAt - NOW);
+    for (let i = 0; i < 15; i += 1) last = (await turn(of, [], { due: ['s1'], service })).decided.failed.map(({ againMs }) => againMs);
     expect(last).toEqual([60_000]);
   });
 
   test('changes nothing of its back-off before it is committed', async () => {
     const of = lane();
-    const service = { ...counter(), ...failing(9) };
+    const service = failing(9);
     await turn(of, [open(0, 's1'), add(1, 's1')], { service });
-    const context = { service, inspector: new Inspector<Counter, CounterEvent>(service, () => LANE), clock: { now: () => NOW, after: () => () => undefined, soon: () => undefined }, random: { next: () => 0, uuid: () => 'u' }, load: () => Promise.resolve(new Map()), lock: () => Promise.resolve(new Map()), halt: () => undefined };
-    const [decided] = await decideTurn(context, [{ lane: of, records: [], due: ['s1'] }]);
-    decided?.discard();
+    await unwritten({ lane: of, records: [], due: ['s1'] }, service);
     expect(of.agenda.takeDue(NOW, 10)).toEqual(['s1']);
   });
 });

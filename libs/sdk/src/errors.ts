@@ -425,7 +425,7 @@ export class NotConfigured extends Misuse {
   override readonly name = 'NotConfigured';
 }
 
-/** No broker answers, or not in time. Nothing that was recorded is lost; try again later. `cause`: what the broker's client said. */
+/** No broker answers, not in time, or that it can't now: a topic isn't there, a leader is missing. Nothing that was recorded is lost; try again later. `cause`: what the broker's client said. */
 export class BrokersUnavailable extends HoldfastError {
   override readonly name = 'BrokersUnavailable';
   readonly failureClass = 'transient';

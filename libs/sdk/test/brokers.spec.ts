@@ -1,6 +1,7 @@
 import { describe, expect, it } from '@jest/globals';
 import { tail } from '@holdfast/runtime/kafka';
 import { z } from 'zod';
+import { brokerError } from '../src/broker-error.js';
 import { HoldfastClient } from '../src/client/index.js';
 import { inOurWords, type ClientLog } from '../src/client/log.js';
 import { defineAgent } from '../src/define/agent.js';
@@ -91,4 +92,19 @@ describe('what a broker refuses for good', () => {
     expect(thrown).toMatchObject({ message: expect.stringMatching(/run r.*Kafka at 127\.0\.0\.1:1 refuses it \(KafkaJSProtocolError: Not authorized\)\. Change this client's rights/), cause: refusal });
     await client.close();
   }, 30_000);
+});
+
+describe('what a broker answers', () => {
+  const answered = (type: string): Error => Object.assign(new Error('said so'), { name: 'KafkaJSProtocolError', type });
+  it.each([
+    ['MESSAGE_TOO_LARGE', BrokerRefused, /refuses it .*Change this client's rights, or the settings there/],
+    ['RECORD_LIST_TOO_LARGE', BrokerRefused, /refuses it/],
+    ['POLICY_VIOLATION', BrokerRefused, /refuses it/],
+    ['UNKNOWN_TOPIC_OR_PARTITION', BrokersUnavailable, /answers that it can't now .*holdfast doctor/],
+    ['LEADER_NOT_AVAILABLE', BrokersUnavailable, /answers that it can't now/],
+  ])('%s is not called silence', (type, of, words) => {
+    const error = brokerError(answered(type), 'it was not written', brokers, 'do it again');
+    expect(error).toBeInstanceOf(of);
+    expect((error as Error).message).toMatch(words);
+  });
 });

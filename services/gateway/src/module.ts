@@ -57,7 +57,7 @@ export class GatewayModule {
       { provide: Queries, inject: [Views], useFactory: (views: Views) => new Queries(views) },
       { provide: Commands, inject: [Answers, Queries, Views], useFactory: (answers: Answers, queries: Queries, views: Views) => new Commands(writer, source, now, answers, queries, views) },
       { provide: Audit, useFactory: () => new Audit(writer, source, now) },
-      { provide: Idempotency, useFactory: () => new Idempotency(database, now) },
+      { provide: Idempotency, useFactory: () => new Idempotency(database) },
       { provide: Authentication, inject: [Keys], useFactory: (keys: Keys) => new Authentication(keys, settings.oidc === null ? null : new Oidc(settings.oidc), rates) },
       { provide: DATABASE, useValue: database },
       { provide: WRITER, useValue: writer },

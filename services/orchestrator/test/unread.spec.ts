@@ -50,6 +50,12 @@ describe('an intent that can’t be read', () => {
     expect(sent).toMatchObject([{ type: 'IntentRefused', data: { worker: 'w1', fence: 1, step: '2', intent: 'StartWait', reason: 'invalid' } }]);
   });
 
+  it.each(['DeliverCallback', 'ReportChild', 'SignalRun', 'NotKnown'])('%s is nobody’s own: it names no step, and ends none', (type) => {
+    const { recorded, sent } = refused(type, '{"step":"2","fence":1,"settles":[]}', { events: held, data: 'parsed' });
+    expect(recorded[0]?.data).not.toHaveProperty('step');
+    expect(sent).toMatchObject([{ data: { worker: null } }]);
+  });
+
   it('under an older fence or none is told to nobody who holds the run', () => {
     const again = [...held, ...played([accepted()], note('5', 'x', 1)).slice(1)];
     for (const value of ['{"step":"2","fence":7}', '{"step":"2"}']) expect(refused('StartWait', value, { events: again }).sent).toMatchObject([{ data: { worker: null } }]);

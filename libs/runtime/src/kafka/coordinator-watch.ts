@@ -33,12 +33,15 @@ export const errorType = (error: unknown): string | undefined =>
   typeof error === 'object' && error !== null && 'type' in error && typeof error.type === 'string' ? error.type : undefined;
 
 /** Kafka's answers that stay as they are until somebody changes rights or settings. */
-const REFUSALS = /AUTHORIZATION_FAILED$|^INVALID_|^UNSUPPORTED_|^INCONSISTENT_GROUP_PROTOCOL$|SASL|^SECURITY_DISABLED$/;
+const REFUSALS = /AUTHORIZATION_FAILED$|^INVALID_|^UNSUPPORTED_|^INCONSISTENT_GROUP_PROTOCOL$|SASL|^SECURITY_DISABLED$|^MESSAGE_TOO_LARGE$|^RECORD_LIST_TOO_LARGE$|^POLICY_VIOLATION$/;
 
 /** Whether a broker has answered for good: asked again, it will say the same. */
 export function isRefusal(error: unknown): boolean {
   return causesOf(error).some((each) => each.name === 'KafkaJSSASLAuthenticationError' || each.name === 'KafkaJSNotImplemented' || REFUSALS.test(errorType(each) ?? ''));
 }
+
+/** What a broker has answered, such as `UNKNOWN_TOPIC_OR_PARTITION`; undefined where none has. */
+export const brokerAnswer = (error: unknown): string | undefined => causesOf(error).flatMap((each) => errorType(each) ?? []).at(0);
 
 /** Whether it came from the way to a broker, and not from us. */
 export const isOfBroker = (error: unknown): boolean => causesOf(error).some(({ name }) => name.startsWith('KafkaJS'));

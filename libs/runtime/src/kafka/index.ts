@@ -1,5 +1,5 @@
 export type { ConnectOptions } from './client.js';
-export { isOfBroker, isRefusal } from './coordinator-watch.js';
+export { brokerAnswer, isOfBroker, isRefusal } from './coordinator-watch.js';
 export { createEndsReader, type EndsReader } from './ends.js';
 export { commitEndOf, createLaneGroup, isDirectSuccessor, SESSION_TIMEOUT_MS, type LaneGroupOptions } from './lane-group.js';
 export { assignLanes } from './lane-assigner.js';

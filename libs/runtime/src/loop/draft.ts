@@ -51,6 +51,9 @@ interface Mark {
   readonly marks: number;
 }
 
+/** When a stream is looked at that is not to be before `retryAt`. Whatever was to be looked at has not been: also what only a wake asked for. */
+const backedOff = ({ open, dueAt }: Omit<AgendaEntry, 'stream'>, retryAt: number | null): number | null => (open && retryAt !== null ? Math.max(dueAt ?? retryAt, retryAt) : dueAt);
+
 /**
  * What one turn decides for one lane, before it is written. Nothing of the lane changes until the
  * transaction has been committed, so a draft can be thrown away whole, or back to a mark.
@@ -264,10 +267,10 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
     return { progress, expectedNextSeq: nextSeq, rows: this.#rows, agenda: dedupeByStream(agenda), shared: lastByKey(this.#shared), shelf: this.shelf.write() };
   }
 
-  #lookAt(stream: string, { open, dueAt }: Omit<AgendaEntry, 'stream'>, looked: boolean): number | null {
-    // Whatever was to be looked at has not been: also what only a wake asked for.
-    const retryAt = open ? this.timers.retryAt(stream) : null;
-    if (retryAt !== null) return Math.max(dueAt ?? retryAt, retryAt);
+  #lookAt(stream: string, value: Omit<AgendaEntry, 'stream'>, looked: boolean): number | null {
+    const { open, dueAt } = value;
+    const retryAt = this.timers.retryAt(stream);
+    if (open && retryAt !== null) return backedOff(value, retryAt);
     // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
     return dueAt !== null && looked ? Math.max(dueAt, this.now + LOOK_AGAIN_MS) : dueAt;
   }
@@ -283,7 +286,10 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   /** It is not written: the agenda follows from the lane's own states again. `due` as `finish` had it. */
   discard(due: ReadonlySet<string>): void {
     const { service, now } = this.#context;
-    for (const stream of new Set([...due, ...this.#streams.keys()])) this.#of.agenda.update(stream, service.agenda(this.#of.stream(stream)?.state ?? service.initial, stream), now);
+    for (const stream of new Set([...due, ...this.#streams.keys()])) {
+      const value = service.agenda(this.#of.stream(stream)?.state ?? service.initial, stream);
+      this.#of.agenda.update(stream, { ...value, dueAt: backedOff(value, this.#of.timers.retryAt(stream)) }, now);
+    }
   }
 
   #cached(stream: string): Cached<State> {

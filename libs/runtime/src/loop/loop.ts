@@ -288,7 +288,7 @@ export class Loop<State, Event extends Message> {
         return agenda.open && !sleeps(agenda);
       });
     }
-    for (const { lane, failed } of turn) if (held.has(lane.id)) for (const each of failed) this.#options.onAlarm('timer failed', { lane: lane.id, ...each.words });
+    for (const { lane, failed } of turn) if (held.has(lane.id)) for (const { stream, error, ...each } of failed) this.#options.onAlarm('timer failed', { lane: lane.id, run: stream, error: `${error.name}: ${error.message}`, stack: error.stack, ...each });
     for (const { lane } of works) for (const { stream, reason } of lane.shelf.takeNews()) this.#options.onAlarm('run shelved', { lane: lane.id, run: stream, reason });
     observer?.onTurn(factsOf({ startedAt, decidedAt, committedAt }, works, turn, held));
     return !isNothing;

@@ -9,13 +9,19 @@ export interface FailedTimer {
   /** How often in a row. */
   readonly tries: number;
   readonly retryAt: number;
-  /** For the log: whose timer, why, and when it is tried again. */
-  readonly words: Readonly<Record<string, unknown>>;
 }
+
+/** For the log: whose timer, why, and when it is tried again; null: never, since its stream is at rest or set apart. */
+export type FailedTimerNews = Pick<FailedTimer, 'stream' | 'error' | 'tries'> & { readonly againMs: number | null };
 
 /** Timers of one lane whose handler throws, as they are known since the lane was taken. */
 export class FailedTimers {
   readonly #failed = new Map<string, FailedTimer>();
+
+  /** Before when a stream is not to be looked at again; null: it may be at any time. */
+  retryAt(stream: string): number | null {
+    return this.#failed.get(stream)?.retryAt ?? null;
+  }
 
   draft(now: number): FailedTimersDraft {
     return new FailedTimersDraft(this.#failed, now);
@@ -34,8 +40,7 @@ export class FailedTimersDraft {
 
   failed(stream: string, error: Error): void {
     const tries = (this.known.get(stream)?.tries ?? 0) + 1;
-    const againMs = Math.min(RETRY_MOST_MS, RETRY_FIRST_MS * 2 ** (tries - 1));
-    const failed = { stream, error, tries, retryAt: this.now + againMs, words: { run: stream, error: `${error.name}: ${error.message}`, stack: error.stack, tries, againMs } };
+    const failed = { stream, error, tries, retryAt: this.now + Math.min(RETRY_MOST_MS, RETRY_FIRST_MS * 2 ** (tries - 1)) };
     this.#found.set(stream, failed);
     this.#news.push(failed);
   }
@@ -52,8 +57,8 @@ export class FailedTimersDraft {
   }
 
   /** Those that failed in this turn. */
-  news(): readonly FailedTimer[] {
-    return this.#news;
+  news(): readonly FailedTimerNews[] {
+    return this.#news.map(({ stream, error, tries, retryAt }) => ({ stream, error, tries, againMs: this.#found.get(stream) === null ? null : retryAt - this.now }));
   }
 
   apply(): void {

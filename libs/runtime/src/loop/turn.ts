@@ -7,7 +7,7 @@ import type { Lane } from './lane.js';
 import type { LoopObserver, Marked } from './observer.js';
 import type { Service } from './service.js';
 import { ShelfFull } from './shelf.js';
-import type { FailedTimer } from './timers.js';
+import type { FailedTimerNews } from './timers.js';
 import { DamagedHistory, foldRows, NewerHistory } from './streams.js';
 
 /** What one lane brings into a turn. */
@@ -31,7 +31,7 @@ export interface Decided<State> {
   readonly halted: string | null;
   readonly counted: readonly Counted[];
   /** Looks at what was due that threw. */
-  readonly failed: readonly FailedTimer[];
+  readonly failed: readonly FailedTimerNews[];
   readonly marks: readonly Marked[];
   /** Messages for which there is a handler. */
   readonly handled: () => LogRecord[];

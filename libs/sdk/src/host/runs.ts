@@ -216,7 +216,7 @@ export class Runs {
     }
   }
 
-  /** What nobody could read names no fence, so that it may be a client's as well as this worker's own; of its own nothing else would be heard. */
+  /** A refusal without a fence may be of a client's intent as well as of this worker's own, where that could not be read; of its own nothing else would be heard. */
   #unread(run: RunId, { intent, fence, reason, message }: MessageOf<typeof IntentRefused>['data']): void {
     if (fence !== undefined || reason === 'fence_required' || !this.#held.has(run)) return;
     this.#parts.log.warn(`${intent} of run ${run} was refused (${reason}): ${message}`, { run, intent, reason, mend: 'find its message in the dead letters; where this worker wrote it, the run waits for what will not come: cancel it, or mend the code and restart this worker' });

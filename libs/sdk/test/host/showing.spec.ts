@@ -1,6 +1,7 @@
 import { expect, test } from '@jest/globals';
-import { topics, WorkerSeen } from '@holdfast/protocol';
-import { SHOW_EVERY_MS } from '../../src/host/showing.js';
+import { topics, WorkerId, WorkerSeen } from '@holdfast/protocol';
+import { systemClock, type LogWriter } from '@holdfast/runtime';
+import { SHOW_EVERY_MS, Showing, type ShowingParts } from '../../src/host/showing.js';
 import { Gate, give, POOL, settle, stage } from './kit.js';
 
 const tools = [{ name: 'pay', version: '1' }, { name: 'put', version: '1' }, { name: 'look', version: '1' }];
@@ -66,4 +67,19 @@ test('the last word is the last: it waits for the one that Kafka has not taken y
   slow.open();
   await stopped;
   expect(broker.sent<{ state: string }>('WorkerSeen').map(({ state }) => state)).toEqual(['started', 'serving', 'stopped']);
+});
+
+test('a word that can’t be said keeps none of the later ones back', async () => {
+  let asked = 0;
+  const facts = (): ReturnType<ShowingParts['facts']> => {
+    asked += 1;
+    if (asked === 1) throw new Error('not known yet');
+    return { worker: WorkerId.parse('worker-a'), pool: POOL, lanes: [], generation: null, agents: [], tools: [], runs: 0 };
+  };
+  const said: unknown[] = [];
+  const writer: LogWriter = { publish: (records) => Promise.resolve(void said.push(...records.map(({ value }) => (JSON.parse(value ?? '') as { state: string }).state))), close: () => Promise.resolve() };
+  const showing = new Showing({ writer, clock: systemClock, source: 'w', facts });
+  showing.start();
+  await showing.end();
+  expect(said).toEqual(['stopped']);
 });

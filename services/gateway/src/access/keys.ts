@@ -1,4 +1,4 @@
-import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { DataSource } from 'typeorm';
 import type { Principal } from '../domain/access.js';
 import { rowsOf } from '../store/database.js';
@@ -69,6 +69,14 @@ const viewOf = (row: Row): KeyView => ({
   usedAt: row.used_at,
 });
 
+/** The command has made its key already; the secret was shown then, or is lost. */
+export class KeyMade extends Error {
+  override readonly name = 'KeyMade';
+  constructor(readonly id: string) {
+    super(`key ${id} was made by the same request, and its secret was on its way once: if it did not arrive, revoke that key and make another`);
+  }
+}
+
 /** API keys, in the gateway's own database. */
 export class Keys {
   constructor(
@@ -76,15 +84,16 @@ export class Keys {
     private readonly now: () => number,
   ) {}
 
-  async create({ tenant, name, roles, tools, amountMax, expiresAt }: NewKey): Promise<MadeKey> {
-    const id = randomBytes(6).toString('hex');
+  /** `command`: names what asks for it. @throws KeyMade where that has been done */
+  async create({ tenant, name, roles, tools, amountMax, expiresAt }: NewKey, command: string = randomUUID()): Promise<MadeKey> {
+    const id = hashOf(command).slice(0, 12);
     const secret = randomBytes(32).toString('base64url');
     const [row] = await rowsOf<Row>(
       this.database,
-      `insert into api_key (id, tenant, name, secret_hash, roles, tools, amount_max, created_at, expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning *`,
+      `insert into api_key (id, tenant, name, secret_hash, roles, tools, amount_max, created_at, expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (id) do nothing returning *`,
       [id, tenant, name, hashOf(secret), roles, tools ?? null, amountMax ?? null, this.now(), expiresAt ?? null],
     );
-    if (row === undefined) throw new Error('the key was not stored');
+    if (row === undefined) throw new KeyMade(id);
     return { key: `${KEY_PREFIX}${id}_${secret}`, view: viewOf(row) };
   }
 
@@ -93,12 +102,12 @@ export class Keys {
     return (await rowsOf<Row>(this.database, `select * from api_key where $1::text is null or tenant = $1 order by created_at desc, id limit 1000`, [tenant ?? null])).map(viewOf);
   }
 
-  /** A new key for the same use; the old one goes on for `graceMs`. Null where there is no such key that works. */
-  async rotate(id: string, tenant?: string, graceMs = ROTATION_GRACE_MS): Promise<MadeKey | null> {
+  /** A new key for the same use; the old one goes on for `graceMs`. Null where there is no such key that works. @throws KeyMade */
+  async rotate(id: string, tenant?: string, graceMs = ROTATION_GRACE_MS, command: string = randomUUID()): Promise<MadeKey | null> {
     const old = (await this.list(tenant)).find((key) => key.id === id && key.revokedAt === null);
     if (old === undefined) return null;
     const { tools, amountMax, expiresAt, ...rest } = old;
-    const made = await this.create({ ...rest, tools: tools ?? undefined, amountMax: amountMax ?? undefined, expiresAt: expiresAt ?? undefined });
+    const made = await this.create({ ...rest, tools: tools ?? undefined, amountMax: amountMax ?? undefined, expiresAt: expiresAt ?? undefined }, command);
     await this.database.query('update api_key set expires_at = least(coalesce(expires_at, $2), $2) where id = $1', [id, this.now() + graceMs]);
     return made;
   }

@@ -2,7 +2,7 @@ import { Controller, Inject } from '@nestjs/common';
 import { systemClock } from '@holdfast/runtime';
 import { Name } from '@holdfast/protocol';
 import { z } from 'zod';
-import { Keys, ROTATION_GRACE_MS, type KeyView } from '../access/keys.js';
+import { KeyMade, Keys, ROTATION_GRACE_MS, type KeyView } from '../access/keys.js';
 import { KeyName, KeyRoles, type Principal } from '../domain/access.js';
 import { endpoint, ok, Serves, type Answer, type CallOf } from '../http/endpoint.js';
 import { Problem } from '../http/problem.js';
@@ -53,18 +53,18 @@ export class KeysController {
   }
 
   @Serves(createKey)
-  async create({ body: { expiresAt, ...of }, principal }: CallOf<typeof createKey>): Promise<Answer> {
+  async create({ body: { expiresAt, ...of }, principal, command }: CallOf<typeof createKey>): Promise<Answer> {
     if (expiresAt !== undefined && expiresAt <= systemClock.now()) throw new Problem('invalid-request', 'body: expiresAt: is over');
     noMoreThan(principal, { tools: of.tools ?? null, amountMax: of.amountMax ?? null });
-    const { key, view } = await this.keys.create({ ...of, expiresAt, tenant: principal.tenant });
+    const { key, view } = await this.keys.create({ ...of, expiresAt, tenant: principal.tenant }, command).catch(shownOnce);
     return { status: 201, body: { key, ...keyOut(view) } };
   }
 
   @Serves(rotateKey)
-  async rotate({ params: { key: id }, body: { graceMs }, principal }: CallOf<typeof rotateKey>): Promise<Answer> {
+  async rotate({ params: { key: id }, body: { graceMs }, principal, command }: CallOf<typeof rotateKey>): Promise<Answer> {
     const old = await this.#find(id, principal.tenant);
     noMoreThan(principal, old);
-    const made = await this.keys.rotate(id, principal.tenant, graceMs);
+    const made = await this.keys.rotate(id, principal.tenant, graceMs, command).catch(shownOnce);
     if (made === null) throw new Problem('refused', `key ${id} was revoked: create a new one`, { extra: { reason: 'revoked' } });
     return { status: 201, body: { key: made.key, ...keyOut(made.view) } };
   }
@@ -81,6 +81,10 @@ export class KeysController {
     if (found === undefined) throw new Problem('not-found', `there is no key ${id}`);
     return found;
   }
+}
+
+function shownOnce(error: unknown): never {
+  throw error instanceof KeyMade ? new Problem('refused', error.message, { extra: { reason: 'shown_once', key: error.id } }) : error;
 }
 
 /** Whoever is bounded makes no key that is not. */

@@ -1,4 +1,4 @@
-import { topics, type Json } from '@holdfast/protocol';
+import { IntentRejected, topics, type Json } from '@holdfast/protocol';
 import { z } from 'zod';
 import type { BrakeView } from '../domain/brake-view.js';
 import type { CaseView } from '../domain/case-view.js';
@@ -215,6 +215,13 @@ export class Queries {
   async deadLetter(tenant: string, lane: number, offset: number): Promise<DeadLetterRow | null> {
     const [row] = await this.rows<DeadLetterRow>((schema) => `select lane, "offset", at, doc from ${schema}.dead_letter where tenant = $1 and lane = $2 and "offset" = $3`, [tenant, lane, offset]);
     return row ?? null;
+  }
+
+  /** The step of whose intent a run's owner was told that it is refused; null where nobody was. `token`: where the intent stands. */
+  async toldOf(run: string, token: string): Promise<string | null> {
+    const rows = await this.rows<{ data: string }>((schema) => `select data from ${schema}.event where subject = $1 and topic = $2 and type = $3 and strpos(data, $4) > 0`, [run, topics.runEvents, IntentRejected.type, JSON.stringify(token)]);
+    const told = rows.map(({ data }) => IntentRejected.schema.safeParse(JSON.parse(data)).data).find((each) => each?.token === token);
+    return told?.step ?? null;
   }
 
   async workers(): Promise<unknown[]> {

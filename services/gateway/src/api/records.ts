@@ -44,7 +44,7 @@ export const listDeadLetters = endpoint({
 });
 
 export const redrive = endpoint({
-  ...{ id: 'redrive', method: 'post', path: '/v1/dead-letters/{letter}/redrive', tag: 'dead letters', may: 'operator', summary: 'Send the message again, as it was', act: 'dead-letter.redrive', description: 'For intents and results, once what stood in their way is gone. It is decided like any new message.' },
+  ...{ id: 'redrive', method: 'post', path: '/v1/dead-letters/{letter}/redrive', tag: 'dead letters', may: 'operator', summary: 'Send the message again, as it was', act: 'dead-letter.redrive', description: 'For intents and results, once what stood in their way is gone. It is decided like any new message. An intent whose run was told that its step is refused is not sent again: it would have two answers.' },
   params: z.object({ letter: DeadLetterId }),
   answers: { 200: { description: 'It is written again.', schema: z.object({ topic: z.string(), key: z.string().nullable() }) } },
   problems: ['refused'],
@@ -85,8 +85,11 @@ export class RecordsController {
   async redrive({ params: { letter }, principal }: CallOf<typeof redrive>): Promise<Answer> {
     const found = await this.queries.deadLetter(principal.tenant, letter.lane, letter.offset);
     if (found === null) throw new Problem('not-found', 'there is no such dead letter');
-    const { topic, partition, offset } = DeadLetter.schema.parse(JSON.parse(found.doc));
+    const { topic, partition, offset, key } = DeadLetter.schema.parse(JSON.parse(found.doc));
     if (!REDRIVEN.includes(topic)) throw new Problem('refused', `messages of ${topic} are not sent again from here`, { extra: { reason: 'not_possible' } });
+    const told = key === null ? null : await this.queries.toldOf(key, `${topic}/${partition}/${offset}`);
+    // Its code has gone on by that: taken now, it would have two answers.
+    if (told !== null) throw new Problem('refused', `run ${key ?? ''} was told that its intent of step ${told} is refused, and has gone on by that: let its code ask anew`, { extra: { reason: 'answered' } });
     const [record] = (await readLane(this.brokers, topic, partition, offset, offset + 1)).filter((each) => each.offset === offset);
     if (record === undefined) throw new Problem('refused', 'the message is gone from its topic: whoever sent it must send it again', { extra: { reason: 'gone' } });
     if (tenantOf(record) !== principal.tenant) throw new Problem('not-found', 'there is no such dead letter');

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { Controller, Inject } from '@nestjs/common';
 import { caseMessages, effectMessages, runMessages } from '@holdfast/protocol';
 import { systemClock } from '@holdfast/runtime';
@@ -93,11 +93,14 @@ export class WebhooksController {
   ) {}
 
   @Serves(createWebhook)
-  async create({ body, principal }: CallOf<typeof createWebhook>): Promise<Answer> {
+  async create({ body, principal, command }: CallOf<typeof createWebhook>): Promise<Answer> {
     this.#key();
-    const id = `wh_${randomBytes(8).toString('hex')}`;
-    const [row] = await rowsOf<HookRow>(this.database, 'insert into webhook (id, tenant, url, types, created_at) values ($1, $2, $3, $4, $5) returning *', [id, principal.tenant, body.url, [...new Set(body.types)], systemClock.now()]);
-    if (row === undefined) throw new Error('the webhook was not stored');
+    // The same request again is the same webhook.
+    const id = `wh_${createHash('sha256').update(JSON.stringify(['webhook', command])).digest('hex').slice(0, 16)}`;
+    const values = [id, principal.tenant, body.url, [...new Set(body.types)]];
+    const [made] = await rowsOf<HookRow>(this.database, 'insert into webhook (id, tenant, url, types, created_at) values ($1, $2, $3, $4, $5) on conflict (id) do nothing returning *', [...values, systemClock.now()]);
+    const row = made ?? (await rowsOf<HookRow>(this.database, 'select * from webhook where id = $1 and tenant = $2 and url = $3 and types = $4 and removed_at is null', values))[0];
+    if (row === undefined) throw new Problem('idempotency-key-reused', 'this Idempotency-Key was used for another webhook, or one that was removed; choose a new one');
     return { status: 201, body: hookOut(row) };
   }
 

@@ -12,7 +12,7 @@ import type { Principal } from '../domain/access.js';
 import { jsonOf, WRONG_MEDIA_TYPE } from './body.js';
 import { endpointOf, giveCall, type Answer, type Call, type Endpoint, type Visited } from './endpoint.js';
 import type { Authentication } from './guard.js';
-import { Idempotency, type KeptAnswer } from './idempotency.js';
+import { Idempotency, type Claim, type KeptAnswer } from './idempotency.js';
 import { Problem } from './problem.js';
 import { tracedRequest } from './trace.js';
 
@@ -63,18 +63,18 @@ export class AnswerInterceptor implements NestInterceptor {
       if (spec.act !== undefined) await this.audit.tell(spec.act, request.originalUrl, call);
       return this.#write(response, request, await firstValueFrom(next.handle()), call);
     }
-    const kept = await this.idempotency.begin(principal, key, Idempotency.fingerprint(request.method, request.originalUrl, body ?? null));
-    if (kept !== null) {
-      send(response, kept.status, { ...kept.headers, 'idempotency-replayed': 'true' }, kept.body);
+    const begun = await this.idempotency.begin(principal, key, Idempotency.fingerprint(request.method, request.originalUrl, body ?? null));
+    if ('kept' in begun) {
+      const { status, headers, body: text } = begun.kept;
+      send(response, status, { ...headers, 'idempotency-replayed': 'true' }, text);
       return;
     }
-    const letGo = this.idempotency.hold(principal, key);
-    await this.#answerOnce(spec, request, response, call, key, next).finally(letGo);
+    const letGo = this.idempotency.hold(begun.claim);
+    await this.#answerOnce(spec, request, response, call, begun.claim, next).finally(letGo);
   }
 
   /** What was decided is kept, a refusal too; what failed on the way, never reached its owner or was refused only for now is not, so that it may be tried again. */
-  async #answerOnce(spec: Endpoint, request: Visited, response: Response, call: Call, key: string, next: CallHandler<Answer>): Promise<void> {
-    const { principal } = call;
+  async #answerOnce(spec: Endpoint, request: Visited, response: Response, call: Call, claim: Claim, next: CallHandler<Answer>): Promise<void> {
     try {
       if (spec.act !== undefined) await this.audit.tell(spec.act, request.originalUrl, call);
       const answer = await firstValueFrom(next.handle());
@@ -82,13 +82,13 @@ export class AnswerInterceptor implements NestInterceptor {
       const { status, headers = {} } = answer;
       const body = textOf(answer.body);
       // One that is still being decided is asked for again, under the same command, and then has its answer.
-      if (status === 202) await this.idempotency.drop(principal, key);
-      else if (spec.shownOnce === true) await this.idempotency.keep(principal, key, problemToKeep(new Problem('refused', 'this was done, and its answer was shown once', { extra: { reason: 'shown_once' } })));
-      else await this.idempotency.keep(principal, key, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
+      if (status === 202) await this.idempotency.drop(claim);
+      else if (spec.shownOnce === true) await this.idempotency.keep(claim, problemToKeep(new Problem('refused', 'this was done, and its answer was shown once', { extra: { reason: 'shown_once' } })));
+      else await this.idempotency.keep(claim, { status, headers: { 'content-type': JSON_TYPE, ...headers }, body });
       send(response, status, headers, body);
     } catch (error) {
-      if (error instanceof Problem && error.isFinal) await this.idempotency.keep(principal, key, problemToKeep(error));
-      else await this.idempotency.drop(principal, key);
+      if (error instanceof Problem && error.isFinal) await this.idempotency.keep(claim, problemToKeep(error));
+      else await this.idempotency.drop(claim);
       throw error;
     }
   }
