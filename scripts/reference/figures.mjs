@@ -19,7 +19,7 @@ ${figures.map(({ name, metrics: named, series, formula, events, window, reads })
 `).join('\n')}
 ## Metrics of each process
 
-On the health port of orchestrator, ledger, reconciliation, compensation and workers, besides Node's own (\`nodejs_…\`, \`process_…\`). Every sample has the labels \`service\` and \`instance_name\`. The gateway has \`holdfast_ready\`, \`holdfast_heartbeat_age_seconds\` and \`holdfast_database_connections\` of these, and \`holdfast_records_set_apart\`: records passed over since it began, since its database never takes them; they stand among the dead letters with the reason \`not_storable\`.
+On the health port of orchestrator, ledger, reconciliation, compensation and workers, besides Node's own (\`nodejs_…\`, \`process_…\`). Every sample has the labels \`service\` and \`instance_name\`. The gateway has \`holdfast_ready\`, \`holdfast_heartbeat_age_seconds\` and \`holdfast_database_connections\` of these, and \`holdfast_records_set_apart\`: how often since it began a record was passed over, by one of its readers, since the database never takes it; they stand among the dead letters with the reason \`not_storable\`.
 
 | metric | kind | labels | of | what |
 | --- | --- | --- | --- | --- |

@@ -12,10 +12,10 @@ export function brokerError(error: unknown, what: string, brokers: readonly stri
 }
 
 /** Does it, and says in Holdfast's words why it can't be done. */
-export async function withBrokers<T>(work: () => Promise<T>, what: string, brokers: readonly string[], mend: string): Promise<T> {
+export async function withBrokers<T>(work: () => Promise<T>, what: string | (() => string), brokers: readonly string[], mend: string): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    throw brokerError(error, what, brokers, mend);
+    throw brokerError(error, typeof what === 'string' ? what : what(), brokers, mend);
   }
 }

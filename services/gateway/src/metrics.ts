@@ -51,7 +51,7 @@ export function gatewayRegistry({ instance, rows, pool, ready, silentMs, apart }
   poolGauge(registry, pool);
   gauge(registry, 'holdfast_ready', '1 where /readyz says so', () => (ready() ? 1 : 0));
   gauge(registry, 'holdfast_heartbeat_age_seconds', 'How long the broker has not counted this instance in', () => silentMs() / 1000);
-  gauge(registry, 'holdfast_records_set_apart', 'Records that the database never takes, passed over since this instance began: see the dead letters of the reason not_storable', apart);
+  gauge(registry, 'holdfast_records_set_apart', 'How often a record that the database never takes was passed over, by one of its readers, since this instance began: see the dead letters of the reason not_storable', apart);
   let read: { readonly at: number; readonly samples: Promise<readonly Sample[]> } | null = null;
   const samples = (): Promise<readonly Sample[]> => {
     const now = systemClock.now();

@@ -8,6 +8,8 @@ const TOLD = 'RunFinished';
 const AGAIN_MS = 100;
 /** Longer than what a dead gateway had in hand stays its own, as often as it dies at one boundary. */
 const ANSWERED_WITHIN_MS = 180_000;
+/** Longer than a request waits for its answer. */
+const REQUEST_MS = 60_000;
 const IN_PROGRESS = 'urn:holdfast:problem:idempotency-in-progress';
 
 /**
@@ -84,7 +86,7 @@ export class Caller {
   async #until(run: string, address: string, asked: Asked, isGood: (reply: Reply) => boolean): Promise<Reply | null> {
     const until = Date.now() + ANSWERED_WITHIN_MS;
     while (!this.signal.aborted) {
-      const reply = await this.gateway.ask(address, { key: this.key, ...asked }).catch(() => null); // It is dead, or died with our request in hand.
+      const reply = await this.gateway.ask(address, { key: this.key, signal: AbortSignal.timeout(REQUEST_MS), ...asked }).catch(() => null); // It is dead, died with our request in hand, or says nothing.
       if (reply !== null && isGood(reply)) return reply;
       if (Date.now() > until) {
         this.#fault(run, `${address} is not answered as it must be: ${reply === null ? 'nothing answers' : `${reply.status} ${reply.text}`}`);

@@ -19,6 +19,7 @@ export interface Asked {
   readonly method?: string;
   readonly body?: unknown;
   readonly headers?: Readonly<Record<string, string>>;
+  readonly signal?: AbortSignal;
 }
 
 /** A gateway process of its own beside a test's stack, with what tests ask of it. */
@@ -61,9 +62,10 @@ export class TestGateway {
     return (await new Keys(this.database, Date.now).create({ tenant: 'default', name: of.roles.join('+'), ...of })).key;
   }
 
-  async ask(address: string, { key, method = 'GET', body, headers = {} }: Asked = {}): Promise<Reply> {
+  async ask(address: string, { key, method = 'GET', body, headers = {}, signal }: Asked = {}): Promise<Reply> {
     const response = await fetch(`${this.#url}${address}`, {
       method,
+      ...(signal === undefined ? {} : { signal }),
       headers: { ...(key === undefined ? {} : { authorization: `Bearer ${key}` }), ...(body === undefined ? {} : { 'content-type': 'application/json' }), ...headers },
       ...(body === undefined ? {} : { body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body) }),
     });

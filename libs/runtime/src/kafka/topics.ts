@@ -52,8 +52,8 @@ export async function ensureTopicsOfPools(brokers: readonly string[], names: rea
 }
 
 /** One topic, as `ensureTopics` makes them: once this returns the brokers know it, which kafkajs's own waiting for leaders does not promise. */
-export function ensureTopic(brokers: readonly string[], spec: TopicSpec, partitions: number): Promise<void> {
-  return withAdmin(brokers, (admin) => ensure(admin, [spec], partitions, 1));
+export function ensureTopic(brokers: readonly string[], spec: TopicSpec, partitions: number, replication = 1): Promise<void> {
+  return withAdmin(brokers, (admin) => ensure(admin, [spec], partitions, replication));
 }
 
 async function ensure(admin: Admin, specs: readonly TopicSpec[], partitions: number, replication: number): Promise<void> {

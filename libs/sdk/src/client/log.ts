@@ -51,7 +51,7 @@ export async function kafkaLog(brokers: readonly string[], clientId: string): Pr
 export function inOurWords(brokers: readonly string[], log: ClientLog): ClientLog {
   return {
     publish: (record) =>
-      withBrokers(() => log.publish(record), `${decodeHeaders(record.headers, record.key, 0)?.type ?? 'a message'} for run ${record.key} may not have been written to ${record.topic}`, brokers, 'do it again under the same ids: written twice it is taken once'),
+      withBrokers(() => log.publish(record), () => `${decodeHeaders(record.headers, record.key, 0)?.type ?? 'a message'} for run ${record.key} may not have been written to ${record.topic}`, brokers, 'do it again under the same ids: written twice it is taken once'),
     tail: async ({ onError, ...options }) => {
       const what = `${options.run === undefined ? 'events of runs' : `the events of run ${options.run}`} (lane ${options.lane} of ${topics.runEvents}) can't be read`;
       const mend = 'ask again: all of them are kept';

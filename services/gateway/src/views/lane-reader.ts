@@ -149,16 +149,21 @@ export class LaneReader {
     const from = this.#next.get(place) ?? 0;
     const { sink, apart, groupId } = this.#options;
     const end = await this.#persist(() => sink.take(stretch, from).catch(blamed));
+    if (typeof end !== 'object') {
+      if (end === true) this.#next.set(place, (stretch.at(-1)?.offset ?? 0) + 1);
+      return end;
+    }
     const [first, second] = stretch;
-    if (typeof end === 'object' && second !== undefined) {
+    if (first === undefined) return true;
+    if (second !== undefined) {
       const half = Math.ceil(stretch.length / 2);
       const taken = await this.#stretch(stretch.slice(0, half), place);
       return taken === true ? this.#stretch(stretch.slice(half), place) : taken;
     }
-    if (typeof end === 'object' && first !== undefined) await this.#persist(() => apart.note(first, groupId, end.error));
-    const taken = typeof end === 'object' && first !== undefined ? await this.#persist(() => sink.pass(first, from)) : end === true;
-    if (taken === true) this.#next.set(place, (stretch.at(-1)?.offset ?? 0) + 1);
-    return end === undefined ? undefined : taken;
+    await this.#persist(() => apart.note(first, groupId, end.error));
+    const passed = await this.#persist(() => sink.pass(first, from));
+    if (passed === true) this.#next.set(place, first.offset + 1);
+    return passed;
   }
 
   /** Tries until it is done; undefined when the reader was stopped meanwhile. */

@@ -15,7 +15,7 @@ export class SetApart {
     private readonly log: ServiceLog,
   ) {}
 
-  /** How many since this instance began. */
+  /** How often since this instance began: once for each reader, and each rebuild, that meets one. */
   get count(): number {
     return this.#count;
   }
@@ -33,6 +33,6 @@ export class SetApart {
       await this.writer.publish([{ topic: topics.deadLetters, key: subject, headers, value: JSON.stringify(letter.data) }]);
     }
     this.#count += 1;
-    this.log.error({ reader: by, topic, lane, offset, key: key?.slice(0, KEY_MAX), type: envelope?.type, error: message }, 'a record can’t be stored and is passed over; once its cause is mended, `holdfast gateway rebuild` takes it into the pages');
+    this.log.error({ reader: by, topic, lane, offset, key: key?.slice(0, KEY_MAX), type: envelope?.type, error: message }, 'a record can’t be stored and is passed over: it is in no page and posted to no webhook; once its cause is mended, `holdfast gateway rebuild` takes it into the pages');
   }
 }
