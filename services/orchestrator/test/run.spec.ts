@@ -20,7 +20,8 @@ import {
   digestOf,
 } from '@holdfast/protocol';
 import { LOST_MAX } from '../src/domain/decide.js';
-import { phaseOf } from '../src/domain/run.js';
+import { historyOf } from '../src/domain/history.js';
+import { openSteps, phaseOf } from '../src/domain/run.js';
 import {
   accepted,
   agent,
@@ -233,10 +234,10 @@ describe('group', () => {
     expect(given(accepted()).when(group('1', [['1', 'lookup']]))).toEqual(refused('group_not_allowed'));
   });
 
-  test('that is refused may have fired: its idempotent calls hold their keys, and may be asked for again', () => {
+  test('that is refused may have fired: its calls hold their keys, and may be asked for again', () => {
     const again = [accepted(), resumed(2, 'w2', 20)];
     const stale = given(...again).when(group('1', members, 1));
-    expect(stale).toMatchObject({ kind: 'refuse', because: { reason: 'stale_fence', boundGroup: [requested(s('1.2'), 'reserve')] } });
+    expect(stale).toMatchObject({ kind: 'refuse', because: { reason: 'stale_fence', boundGroup: [requested(s('1.1'), 'lookup'), requested(s('1.2'), 'reserve')] } });
     const bound = [...again, ...eventsOf(stale)];
     expect(known(given(...bound).state()).steps.get(s('1.2'))).toMatchObject({ bound: true, attempt: 1 });
     expect(given(...bound).when(group('1', members, 1))).toEqual(ignore('already_refused'));
@@ -247,6 +248,28 @@ describe('group', () => {
     expect(given(...fired).when(group('1', members, 2))).toEqual(ignore('duplicate'));
     // What it did is evidence, though it was refused.
     expect(given(...bound).when(reports([ended('1.2')], 1))).toMatchObject({ kind: 'record', events: [{ type: 'StepsReported', data: { settles: [{ step: '1.2', local: { key: requested(s('1.2'), 'reserve').key } }] } }] });
+  });
+
+  test('that is refused and has fired is recorded whole: what has not reported yet is under way, as in any other', () => {
+    const over = [accepted({ budgets: { stepsMax: 1 } })];
+    const bound = played(over, group('1', members, 1));
+    expect(known(given(...bound).state()).steps.size).toBe(2);
+    expect(historyOf(known(given(...bound).state()))).toEqual([]);
+    for (const [first, other] of [['1.1', '1.2'], ['1.2', '1.1']] as const) {
+      const told = played(bound, reports([ended(first)], 1));
+      expect(historyOf(known(given(...told).state()))).toMatchObject([
+        { call: { step: '1.1' }, group: '1', fire: 'local' },
+        { call: { step: '1.2' }, group: '1', fire: 'local' },
+      ]);
+      expect(openSteps(known(given(...told).state())).map(({ call: { step } }) => step)).toEqual([other]);
+      // Whoever asks for it again, as the history has it, is told nothing new.
+      expect(given(...told).when(group('1', members, 1))).toEqual(ignore('duplicate'));
+    }
+  });
+
+  test('of reads alone that is refused is asked for again: nothing of it needs to be kept', () => {
+    expect(given(accepted({ budgets: { stepsMax: 1 } })).when(group('1', [['1.1', 'lookup'], ['1.2', 'lookup']], 1))).toMatchObject({ kind: 'refuse', because: { reason: 'budget_exhausted' } });
+    expect(played([accepted({ budgets: { stepsMax: 1 } })], group('1', [['1.1', 'lookup'], ['1.2', 'lookup']], 1)).at(-1)).not.toHaveProperty('data.boundGroup');
   });
 
   test('asked for again within its budget is counted once', () => {

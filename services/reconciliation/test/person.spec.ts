@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import { ignore, record } from '@holdfast/kernel';
-import { CaseAssigned, CaseSettled, isoTime, type CaseCommandRefused, type MessageOf } from '@holdfast/protocol';
+import { Attempt, CaseAssigned, CaseSettled, isoTime, type CaseCommandRefused, type MessageOf } from '@holdfast/protocol';
 import type { CaseEvent } from '../src/domain/case.js';
 import { ann, answered, APPLIED, applied, assign, eventsOf, given, key, looking, NOT_APPLIED, notApplied, now, open, opened, pending, played, READING_FROM, ref, resolve, sent, step } from './kit.js';
 
@@ -46,6 +46,19 @@ describe('a verdict', () => {
 
   test('on an idempotent effect needs no time to pass: all it may cost is the same key again', () => {
     expect(given(opened({ effect: 'idempotent' })).when(resolve(NOT_APPLIED, {}, looking(now, 'idempotent')))).toMatchObject({ events: [{ type: 'CaseSettled', data: { forced: false } }] });
+  });
+
+  test.each<[string, Parameters<typeof opened>[0]]>([
+    ['its run is over', { last: true }],
+    ['its attempts are spent', { attempt: 3 }],
+    ['the target may have forgotten the key', { keyKnownUntil: now - 1 }],
+    ['a part of it has happened', { cause: 'partial_effect' }],
+  ])('on an idempotent effect that no other attempt follows, since %s, waits as long as on any other: it is the last word', (_, over) => {
+    const of = opened({ effect: 'idempotent', ...over });
+    const attempt = { attempt: Attempt.parse(over?.attempt ?? 1) };
+    expect(given(of).when(resolve(NOT_APPLIED, attempt, looking(READING_FROM - 1, 'idempotent')))).toMatchObject({ events: [{ type: 'CaseCommandRefused', data: { reason: 'too_early' } }] });
+    expect(given(of).when(resolve(NOT_APPLIED, { ...attempt, force: true }, looking(READING_FROM - 1, 'idempotent')))).toMatchObject({ events: [{ type: 'CaseSettled', data: { forced: true } }] });
+    expect(given(of).when(resolve(NOT_APPLIED, attempt, looking(READING_FROM, 'idempotent')))).toMatchObject({ events: [{ type: 'CaseSettled', data: { forced: false } }] });
   });
 
   test('read again is answered already, whatever it came to', () => {

@@ -53,21 +53,21 @@ export class Desk {
     if (probeOf(tool.name) !== null) return;
     const chance = new Chance(`${this.#seed}/desk/${run}/${step}/${of}`);
     const { n } = args as { n: number };
-    const look = (by: typeof kate, id: string, afterMs: number): void => {
+    const look = (by: typeof kate, id: string, afterMs: number, force = false): void => {
       this.commands.push({ run, id, about: 'case' });
       this.people.send(run, topics.operatorCommands, id, afterMs, (readAt) => {
         const verdict = this.world.hasHappened(key) ? { status: 'applied' as const, result: resultOf(tool.name, n) } : { status: 'not_applied' as const };
-        return ResolveCase({ command: id, by, step, attempt, verdict, reason: 'looked', evidence: 'the books', readAt });
+        return ResolveCase({ command: id, by, step, attempt, verdict, reason: 'looked', evidence: 'the books', readAt, ...(force ? { force } : {}) });
       });
     };
     const now = this.cluster.core.scheduler.now;
     if (chance.hits(0.3)) look(kate, `early ${step}/${of}`, chance.between(0, 2000));
     if (chance.hits(0.2)) look(eve, `eve ${step}/${of}`, chance.between(0, 2000));
-    // A look counts from the moment in which it is written down. What may fire again under its key proves nothing to wait for.
+    // A look counts from the moment in which it is written down. Where the contract names no time to wait for, the person knows one.
     const settled = Math.max(0, (readingFrom ?? now + SETTLE_MS) - now) + 1;
     const finalLook = (id: string, afterMs: number): void => {
       this.#again.set(`${run}/${id}`, () => finalLook(`again ${id}`, AGAIN_MS));
-      look(kate, id, afterMs);
+      look(kate, id, afterMs, readingFrom === null);
     };
     for (let times = chance.pick([1, 1, 2]); times > 0; times -= 1) finalLook(`no. ${times} ${step}/${of}`, settled + chance.between(0, 1500));
   }

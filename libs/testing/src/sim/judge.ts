@@ -383,8 +383,8 @@ export class Judge {
       const step = run.steps.get(effect.step);
       if (effect.status === 'unknown' && run.status === 'open' && step?.kind === 'call' && step.outcome?.status !== 'unknown') this.#violated('I5', `the ledger holds ${id}/${effect.step} unknown, the run does not`);
       if (effect.status === 'succeeded' && effect.effect === 'irreversible' && !firings.some(({ applied }) => applied)) this.#violated('I5', `${id}/${effect.step} counts as succeeded and never happened`);
-      // Whoever asks for the key after it has failed, unfired, may have it fired in a run of his own.
-      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied, run: by }) => applied && by === id)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
+      // Whoever else asks for the key, another run or another step, may have it fired for himself.
+      if (effect.status === 'failed' && effect.effect === 'irreversible' && firings.some(({ applied, run: by, step: at }) => applied && by === id && at === effect.step)) this.#violated('I5', `${id}/${effect.step} counts as failed and happened`);
     }
   }
 }

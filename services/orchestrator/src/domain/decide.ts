@@ -246,11 +246,12 @@ function group({ data, identities, at, spent }: Command<'group'>, run: KnownRun)
   });
   if (members.every(({ call, identity, before }) => before?.kind === 'call' && !before.bound && sameCall(before.call, call.tool, identity))) return onlyReports(run, data, 'duplicate');
 
-  // A worker fires the calls of a group once it is acknowledged, before it hears of a refusal.
-  const mayHaveFired = members.flatMap(({ call, identity }) => {
+  // A worker fires the calls of a group once it is acknowledged, before it hears of a refusal. Its reads are bound with the others: it is one record.
+  const local = members.flatMap(({ call, identity }) => {
     const { contract } = identity;
-    return recordedAs(run, call.step) === null && call.step !== step && contract?.effect === 'idempotent' && mayFireLocally(contract) ? [requestedCall(run, call, identity, contract)] : [];
+    return recordedAs(run, call.step) === null && call.step !== step && contract !== null && mayFireLocally(contract) ? [requestedCall(run, call, identity, contract)] : [];
   });
+  const mayHaveFired = local.some(({ effect }) => effect === 'idempotent') ? local : [];
   const no = (because: Refusal): RunDecision => refusal(run, mayHaveFired.length === 0 ? because : { ...because, boundGroup: mayHaveFired }, data);
 
   const shut = closed(run, 'CallGroup', data, at) ?? overBudget(run, members.filter(({ before }) => before === undefined).length, place, spent);

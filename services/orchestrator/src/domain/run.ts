@@ -323,7 +323,7 @@ function evolveOne(run: Run, event: RunEvent): Run {
       const refused = new Map(known.refused).set(event.data.token, event.data.fence ?? null);
       const { bound, boundGroup = [] } = event.data;
       const steps = new Map(known.steps);
-      for (const call of bound === undefined ? boundGroup : [bound]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call));
+      for (const [call, group] of bound === undefined ? boundGroup.map((each) => [each, groupOf(each.step)] as const) : [[bound, null] as const]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call, group));
       return { ...known, refused, steps };
     }
     case 'RunFinished':
@@ -419,7 +419,10 @@ function requested(run: KnownRun, call: RequestedCall, fire: Fire, group: Step |
   return [call.step, { kind: 'call', call, fire, attempt, lost: 0, group, outcome: null, fence: fence ?? null, bound: false }];
 }
 
-const boundStep = (call: RequestedCall): CallStep => ({ kind: 'call', call, fire: 'local', attempt: 1, lost: 0, group: null, outcome: null, fence: null, bound: true });
+/** A call of a group stands one level below it. */
+const groupOf = (step: Step): Step => step.slice(0, step.lastIndexOf('.')) as Step;
+
+const boundStep = (call: RequestedCall, group: Step | null): CallStep => ({ kind: 'call', call, fire: 'local', attempt: 1, lost: 0, group, outcome: null, fence: null, bound: true });
 
 function refired(steps: ReadonlyMap<Step, StepState>, { because, refired: again }: Extract<RunEvent, { type: 'RunResumed' }>['data']): ReadonlyMap<Step, StepState> {
   const next = new Map(steps);
@@ -455,8 +458,10 @@ function released(run: RunFacts, { step, attempt }: { readonly step: Step; reado
 function settle(run: RunFacts, { step, attempt, outcome, local }: Settled): Entry[] {
   const state = run.steps.get(step);
   if (state?.kind !== 'call') return [];
+  // What has fired is recorded, though it was refused; and of what was recorded as one, all of it.
+  const others = state.bound && state.group !== null ? callsWhere(run, (other) => other.bound && other.group === state.group).map((other): Entry => [other.call.step, { ...other, bound: false }]) : [];
   // From here on the ledger alone tries again: were its worker lost now, the next one must not fire as well.
-  if (local !== undefined && outcome.status !== 'succeeded') return [[step, { ...state, attempt, fire: 'granted', bound: false }]];
+  if (local !== undefined && outcome.status !== 'succeeded') return [...others, [step, { ...state, attempt, fire: 'granted', bound: false }]];
   if (state.outcome !== null && (state.outcome.status !== 'unknown' || outcome.status === 'unknown')) return [];
-  return [[step, { ...state, attempt, outcome, bound: false }]];
+  return [...others, [step, { ...state, attempt, outcome, bound: false }]];
 }

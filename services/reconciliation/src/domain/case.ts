@@ -59,6 +59,12 @@ export interface RunCases {
 
 export const noCases: RunCases = { cases: new Map(), commands: new Set() };
 
+/** The target may know the operation key no more, and take it for a new one. */
+export const isForgotten = ({ keyKnownUntil }: Case, at: Instant): boolean => keyKnownUntil !== null && at > keyKnownUntil;
+
+/** Whether the effect may be sent again under its key without anybody knowing what became of it. */
+export const takesKeyAgain = (of: Case, at: Instant): boolean => of.effect === 'idempotent' && of.cause !== 'partial_effect' && !of.last && !isForgotten(of, at);
+
 /** When a case next needs attention by itself; null when only news can move it. */
 export function dueAt(of: Case): Instant | null {
   if (of.status === 'settled') return null;

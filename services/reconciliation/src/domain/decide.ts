@@ -1,6 +1,6 @@
 import { ignore, record, unreachable, type Decider } from '@holdfast/kernel';
 import { CaseEscalated, CaseEvidenceAdded, CaseOpened, CaseReminded, CaseSettled, isoTime, ProbeConcluded, ProbeSent, readingFrom, type Evidence, type Instant, type MessageOf, type ProbeAnswer, type ProbeEffect, type Verdict } from '@holdfast/protocol';
-import { answerToken, evolve, noCases, type Case, type CaseEvent, type OpenCase, type RunCases } from './case.js';
+import { answerToken, evolve, isForgotten, noCases, takesKeyAgain, type Case, type CaseEvent, type OpenCase, type RunCases } from './case.js';
 import type { CaseCommand, CaseDecision, Command, IgnoreReason, Looking } from './commands.js';
 import { assign, resolve } from './person.js';
 import { DEFAULT_PROBE_TIMEOUT_MS, firstLookAt, FRUITLESS_BEFORE_NEXT_STEP, nextLookAt, REFIRES_MAX } from './schedule.js';
@@ -105,11 +105,10 @@ function looked(command: Looking, of: OpenCase): CaseEvent[] {
 /** The last thing that Holdfast may do by itself. */
 function sameKeyAgain({ at, contract }: Looking, of: OpenCase): CaseEvent[] {
   const spent = (contract?.retry.attemptsMax ?? 0) + REFIRES_MAX;
-  const forgotten = of.keyKnownUntil !== null && at > of.keyKnownUntil;
-  if (of.effect === 'idempotent' && of.cause !== 'partial_effect' && !of.last && !forgotten && of.attempt < spent) {
+  if (takesKeyAgain(of, at) && of.attempt < spent) {
     return [settled(of, { status: 'same_key_again' }, 'policy', { kind: 'ledger', at }, 'nobody can say whether it happened, and the target takes the same key again', { readAt: null, sealing: false })];
   }
-  const because = of.last ? 'its run is over, and no other attempt follows' : forgotten ? 'the target may have forgotten the key' : `${of.attempt} attempts brought no end`;
+  const because = of.last ? 'its run is over, and no other attempt follows' : isForgotten(of, at) ? 'the target may have forgotten the key' : `${of.attempt} attempts brought no end`;
   if (of.escalated.has('nothing_helps')) return [];
   // Where no probe can be asked either, only a person or a late result moves it from here on.
   return [escalation(of, contract, 'nothing_helps', `${because}: ${of.message}`, contract?.probe ? undefined : null)];

@@ -1,6 +1,6 @@
 import { record } from '@holdfast/kernel';
 import { CaseAssigned, CaseCommandRefused, CaseSettled, isoTime, type MessageOf, type Operator } from '@holdfast/protocol';
-import type { Case } from './case.js';
+import { takesKeyAgain, type Case } from './case.js';
 import type { CaseDecision, Command } from './commands.js';
 
 type RefuseReason = MessageOf<typeof CaseCommandRefused>['data']['reason'];
@@ -29,7 +29,7 @@ export function resolve(command: Command<'resolve'>, of: Case | undefined): Case
   if (verdict.status === 'applied' && resultProblem !== null) return refuse('invalid_result', `the result is none that ${of.tool.name} can have: ${resultProblem}`);
   // Nobody reads the target in the future.
   const readAt = Math.min(asked.readAt ?? at, at);
-  const early = verdict.status === 'not_applied' ? tooEarly(of, readAt) : null;
+  const early = verdict.status === 'not_applied' ? tooEarly(command, of, readAt) : null;
   if (early !== null && !force) return refuse('too_early', early);
   return record(
     CaseSettled({
@@ -55,8 +55,9 @@ function proofAgainst(of: Case, verdict: 'applied' | 'not_applied'): string | nu
   return verdict === 'not_applied' && of.lastAnswer?.status === 'pending' ? 'the target has said that it is working on it' : null;
 }
 
-function tooEarly(of: Case, readAt: number): string | null {
-  if (of.effect !== 'irreversible') return null;
+function tooEarly({ at, contract }: Command<'resolve'>, of: Case, readAt: number): string | null {
+  // All that it costs is the same key again. Where none follows, the verdict is the last word, and what took effect after it would stand unseen.
+  if (takesKeyAgain(of, at) && of.attempt < (contract?.retry.attemptsMax ?? 0)) return null;
   if (of.readingFrom === null) return `the contract of ${of.tool.name} names no time after which nothing of the attempt can take effect (settleDelay): that it was not applied can't be known by looking; with force it is taken on your word`;
   return readAt >= of.readingFrom ? null : `the attempt can still take effect until ${isoTime(of.readingFrom)}: look then, and decide`;
 }
