@@ -1,7 +1,7 @@
-import { brakeKey, isoTime, topics, type BrakeTarget, type Message } from '@holdfast/protocol';
+import { brakeKey, brakeStream, isoTime, topics, type Asking, type BrakeTarget } from '@holdfast/protocol';
 import { partitionsOf } from '@holdfast/runtime/kafka';
 import { readStreams } from './audit/read-events.js';
-import { command, type Asked } from './operator.js';
+import { answerBefore, answerTo, sayBefore, type Asked } from './operator.js';
 import { runOf } from './run-of.js';
 
 export interface BrakeView {
@@ -30,9 +30,12 @@ export async function readBrakes(brokers: readonly string[]): Promise<BrakeView[
   return [...found.values()].sort((a, b) => a.brake.localeCompare(b.brake));
 }
 
-/** Tells every lane, and says what each made of it. The same command, sent again, reaches those that it missed. */
-export async function tellLanes(brokers: readonly string[], tenant: string, asked: Asked, target: BrakeTarget, message: Message): Promise<{ brake: string; lanes: number; refused: string[] }> {
+/** Tells every lane, and says what each made of it. The same command, sent again, reaches those that it missed. @throws CliError its id named another command: then no lane is told */
+export async function tellLanes(brokers: readonly string[], tenant: string, asked: Asked, target: BrakeTarget, message: Asking): Promise<{ brake: string; lanes: number; refused: string[] }> {
   const lanes = await partitionsOf(brokers, topics.operatorCommands);
-  const answers = await Promise.all(Array.from({ length: lanes }, (_, lane) => command({ brokers, answersOn: topics.runEvents, run: `~brakes/${lane}`, lane, tenant, asked, message })));
+  const told = Array.from({ length: lanes }, (_, lane) => ({ brokers, answersOn: topics.runEvents, run: brakeStream(lane), lane, asked, message }));
+  if (asked.again) await Promise.all(told.map(answerBefore));
+  const answers = await Promise.all(told.map((each) => answerTo({ ...each, known: async () => ({ tenant }) })));
+  sayBefore(answers);
   return { brake: brakeKey(target), lanes, refused: [...new Set(answers.flatMap(({ type, data }) => (type === 'InputRefused' ? [String(data['message'])] : [])))] };
 }

@@ -1,5 +1,5 @@
 import { fold } from '@holdfast/kernel';
-import { caseMessages, decoder, isoTime, topics, type Json, type MessageOf } from '@holdfast/protocol';
+import { caseMessages, decoder, EffectStep, isoTime, topics, type Json, type MessageOf, type Step } from '@holdfast/protocol';
 import { dueAt, evolve, noCases, type Case, type CaseEvent } from '@holdfast/reconciliation/domain';
 import { readStreams, type TopicStream } from './audit/read-events.js';
 import { isObject } from './json.js';
@@ -37,10 +37,17 @@ const decode = decoder(caseMessages);
 /** A case's name: run, step and attempt. A run id may hold slashes; what follows the last two is never part of it. */
 export const caseName = (run: string, step: string, attempt: number): string => `${run}/${step}/${attempt}`;
 
-export function parseCaseName(name: string): { readonly run: string; readonly step: string; readonly attempt: number } {
-  const match = /^(.+)\/([1-9][\d.]*)\/(\d+)$/.exec(name);
-  if (match?.[1] === undefined || match[2] === undefined) throw new CliError(`"${name}" names no case: a case is RUN/STEP/ATTEMPT, as \`holdfast cases list\` prints it`);
-  return { run: match[1], step: match[2], attempt: Number(match[3]) };
+export interface CaseName {
+  readonly run: string;
+  readonly step: Step;
+  readonly attempt: number;
+}
+
+export function parseCaseName(name: string): CaseName {
+  const [, run, text, attempt] = /^(.+)\/([1-9][\d.]*)\/(\d+)$/.exec(name) ?? [];
+  const step = EffectStep.safeParse(text);
+  if (run === undefined || !step.success) throw new CliError(`"${name}" names no case: a case is RUN/STEP/ATTEMPT, as \`holdfast cases list\` prints it`);
+  return { run, step: step.data, attempt: Number(attempt) };
 }
 
 const iso = (at: number | null): string | null => (at === null ? null : isoTime(at));

@@ -23,8 +23,8 @@ const fired: Fired[] = [];
 const order = z.object({ order: z.string() });
 const receipt = z.object({ id: z.string() });
 
-/** Irreversible, without a probe. Its first attempt ends in doubt, a later one in a receipt. */
-const doubtful = (name: string, settleDelay: number | null, verdictRole?: string) =>
+/** Irreversible, without a probe. Its first attempts end in doubt, a later one in a receipt. */
+const doubtful = (name: string, settleDelay: number | null, verdictRole?: string, doubts = 1) =>
   defineTool({
     name,
     version: '1',
@@ -36,13 +36,14 @@ const doubtful = (name: string, settleDelay: number | null, verdictRole?: string
     ...(verdictRole === undefined ? {} : { ageing: { verdictRole } }),
     execute: (_, { run, attempt, operationKey }) => {
       fired.push({ run, attempt, key: operationKey });
-      if (attempt === 1) throw new MayHaveApplied('the line went dead');
+      if (attempt <= doubts) throw new MayHaveApplied('the line went dead');
       return { id: `re-${attempt}` };
     },
   });
 const charge = doubtful('charge', HOUR_MS);
 const wire = doubtful('wire', null, 'treasurer');
 const prompt = doubtful('prompt', 0);
+const twice = doubtful('twice', 0, undefined, 2);
 
 /** Its first attempt outlives its time-out, and says how it ended when it is told to. */
 let letGo: () => void = () => undefined;
@@ -63,7 +64,7 @@ const slow = defineTool({
 
 const agentOf = (tool: typeof charge) =>
   defineAgent({ name: `asks-${tool.name}`, version: '1', input: order, output: receipt, run: (run, input) => run.call(tool, input) });
-const agents = { charge: agentOf(charge), wire: agentOf(wire), prompt: agentOf(prompt), slow: agentOf(slow) };
+const agents = { charge: agentOf(charge), wire: agentOf(wire), prompt: agentOf(prompt), twice: agentOf(twice), slow: agentOf(slow) };
 
 let stack: TestStack;
 let worker: ServedWorker | undefined;
@@ -89,7 +90,7 @@ const outcome = (run: string) => client.outcome(run, { timeoutMs: 20_000 });
 beforeAll(async () => {
   stack = await TestStack.start();
   Object.assign(process.env, { HOLDFAST_BROKERS: stack.brokers.join(','), HOLDFAST_DATABASE_URL: stack.stack.databaseUrl, HOLDFAST_OPERATOR: 'ann', NO_COLOR: '1' });
-  worker = await work(stack.brokers, { agents: Object.values(agents), tools: [charge, wire, prompt, slow] });
+  worker = await work(stack.brokers, { agents: Object.values(agents), tools: [charge, wire, prompt, twice, slow] });
   client = await HoldfastClient.connect({ brokers: stack.brokers });
   await Promise.all([inDoubt('charge', 'seen'), inDoubt('charge', 'found'), inDoubt('wire', 'nested/run'), inDoubt('prompt', 'gone'), inDoubt('slow', 'late')]);
 }, STACK_LIMIT_MS);
@@ -202,6 +203,19 @@ test('resolve --not-applied: refused until it is final, then another attempt und
   await stack.event('gone', 'EffectSucceeded', undefined, topics.effectEvents);
   expect(stack.events('gone').map(({ envelope }) => envelope.type)).toEqual(expect.arrayContaining(['RunBlocked', 'StepReleased', 'RunFinished']));
   expect(stack.events('gone', topics.effectEvents).map(({ envelope }) => envelope.type)).toEqual(['EffectDispatched', 'EffectOutcomeUnknown', 'EffectRetryScheduled', 'EffectDispatched', 'EffectSucceeded']);
+});
+
+test('a command with its own id, given again, is answered as before, whatever became of its case; one that names another is not', async () => {
+  await inDoubt('twice', 'again');
+  const first = ['resolve', 'again/1/1', ...why, '--not-applied', '--force', '--id', 'INC-9'];
+  const settled = await cases(...first);
+  expect(settled).toMatchObject({ code: 0, err: '' });
+  await stack.event('again', 'CaseOpened', ({ attempt }) => attempt === 2, topics.reconciliationEvents);
+  expect(await cases(...first)).toEqual({ ...settled, err: expect.stringMatching(/^answered so at \S+Z; another --id asks anew$/m) });
+  expect(await cases('resolve', 'again/1/2', ...why, '--not-applied', '--id', 'INC-9')).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--id INC-9 named another command (CaseSettled of step 1, attempt 1); choose another') });
+  expect(await cases('resolve', 'again/1/1', ...why, '--applied', '{"id":"c-1"}', '--id', 'INC-9')).toMatchObject({ code: 2, out: '', err: expect.stringContaining('(CaseSettled of step 1, attempt 1, with verdict {"status":"not_applied"})') });
+  expect(await cases('assign', 'again/1/1', 'bob', '--id', 'INC-9')).toMatchObject({ code: 2, out: '', err: expect.stringContaining('(CaseSettled of step 1, attempt 1)') });
+  expect((await json('show', 'again/1/2')).said).toMatchObject({ status: 'open', owner: 'the desk' });
 });
 
 test('resolve --force: a person’s word where nothing proves it, marked so', async () => {

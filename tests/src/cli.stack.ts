@@ -100,10 +100,31 @@ test('a command with its own id, given again, is answered as before and does not
   ];
   for (const each of words) {
     const first = await cli(...each, '--json');
-    expect([each, await cli(...each, '--json')]).toEqual([each, first]);
-    expect([each, first.code]).toEqual([each, each.includes('pause-2') ? 1 : 0]);
+    expect([each, await cli(...each, '--json')]).toEqual([each, { ...first, err: expect.stringMatching(/^answered so at \S+Z; another --id asks anew$/m) }]);
+    expect([each, first.code, first.err]).toEqual([each, each.includes('pause-2') ? 1 : 0, '']);
   }
   expect((await cli('tail', '--run', 'twice', '--no-follow', '--type', 'SignalReceived', '--json')).out.trim().split('\n')).toHaveLength(1);
+});
+
+test('an id that named one command names no other, and nothing is sent', async () => {
+  await start('other', 6000, '--concurrency-key', 'other');
+  await stack.event('other', 'WaitStarted');
+  const did = async (...words: string[]) => expect(await cli(...words)).toMatchObject({ code: 0 });
+  const isAnothers = async (what: RegExp, ...words: string[]) => expect([words, await cli(...words)]).toMatchObject([words, { code: 2, out: '', err: expect.stringMatching(what) }]);
+  await did('brakes', 'set', 'tool', 'none', '--reason', 'a look', '--id', 'INC-7');
+  await isAnothers(/--id INC-7 named another command \(BrakeSet of tool:none\); choose another/, 'brakes', 'set', 'tool', 'else', '--reason', 'a look', '--id', 'INC-7');
+  await isAnothers(/\(BrakeSet of tool:none\)/, 'brakes', 'release', 'tool', 'none', '--id', 'INC-7');
+  await isAnothers(/\(BrakeSet of tool:none, with reason "a look"\)/, 'brakes', 'set', 'tool', 'none', '--reason', 'a second look', '--id', 'INC-7');
+  expect((JSON.parse((await cli('brakes', 'list', '--json')).out) as { brakes: unknown[] }).brakes).toMatchObject([{ brake: 'tool:none', reason: 'a look' }]);
+  await did('brakes', 'release', 'tool', 'none');
+  // What a brake leaves in the runs that it holds is no answer to a command of theirs.
+  await did('brakes', 'set', 'tenant', 'default', '--reason', 'a look', '--id', 'INC-8');
+  await stack.event('other', 'RunPaused', (data) => 'brake' in data);
+  await did('runs', 'pause', 'other', '--reason', 'this one as well', '--id', 'INC-8');
+  expect((await stack.event('other', 'RunPaused', (data) => !('brake' in data))).data).toMatchObject({ command: 'INC-8', reason: 'this one as well' });
+  await did('brakes', 'release', 'tenant', 'default');
+  await isAnothers(/\(RunPaused\)/, 'runs', 'cancel', 'other', '--reason', 'done', '--id', 'INC-8');
+  await isAnothers(/\(RunPaused\)/, 'runs', 'signal', 'other', 'go', '--id', 'INC-8');
 });
 
 test('a run that ends in part, for want of time, says why, and its page what it came to', async () => {

@@ -170,6 +170,13 @@ test('a person settles a case, within role and scope', async () => {
   const resolved = await gateway.post(`${address}/resolve`, keys.operator, { ...verdict, force: true }, { 'idempotency-key': '"resolve-1"' });
   expect(resolved).toMatchObject({ status: 200, body: { event: 'CaseSettled' } });
   expect((await gateway.post(`${address}/resolve`, keys.operator, { ...verdict, force: true }, { 'idempotency-key': '"resolve-1"' })).text).toBe(resolved.text);
+  // The key's day is over: the same is answered as before, another is not.
+  const dayOver = () => stack.pool('holdfast_gateway').query(`update idempotency set expires_at = 0 where key = 'resolve-1'`);
+  await dayOver();
+  expect((await gateway.post(`${address}/resolve`, keys.operator, { ...verdict, force: true }, { 'idempotency-key': '"resolve-1"' })).text).toBe(resolved.text);
+  await dayOver();
+  expect(await gateway.post(`${address}/resolve`, keys.operator, { ...verdict, verdict: { status: 'applied', result: { id: 'c-1' } } }, { 'idempotency-key': '"resolve-1"' })).toMatchObject({ status: 422, body: { detail: expect.stringContaining('(CaseSettled of step 1, attempt 1, with verdict {"status":"not_applied"})') } });
+  expect(await gateway.post('/v1/runs/doubt-1/pause', keys.operator, { reason: 'a look' }, { 'idempotency-key': '"resolve-1"' })).toMatchObject({ status: 422, body: { detail: expect.stringContaining('(CaseSettled of step 1, attempt 1)') } });
   expect((await gateway.ask(address, { key: keys.viewer })).body).toMatchObject({ status: 'settled', person: 'the operator', forced: true, owner: 'olga' });
   await ended('doubt-1');
   const effect = await eventually('the end of the effect', async () => items((await gateway.ask('/v1/runs/doubt-1/effects', { key: keys.viewer })).body).find(({ status }) => status === 'succeeded'));
@@ -370,6 +377,10 @@ test('a tool is held still on all lanes by whom it belongs to, and let go', asyn
   // The gateway died before it could answer: the same command is asked for again, and has its answer.
   await stack.pool('holdfast_gateway').query(`update idempotency set status = null, locked_to = 0 where key = 'brake-1'`);
   expect(await brake('set', keys.operator, { reason: 'look first' }, { 'idempotency-key': 'brake-1' })).toMatchObject({ status: 200, body: { lanes: 4 } });
+  // The key's day is over: what it named is no other command's answer.
+  await stack.pool('holdfast_gateway').query(`update idempotency set expires_at = 0 where key = 'brake-1'`);
+  expect(await brake('release', keys.operator, undefined, { 'idempotency-key': 'brake-1' })).toMatchObject({ status: 422, body: { type: 'urn:holdfast:problem:idempotency-key-reused', detail: 'this Idempotency-Key named another command (BrakeSet of tool:charge); choose a new one' } });
+  expect(items((await gateway.ask('/v1/brakes', { key: keys.viewer })).body)).toMatchObject([{ brake: 'tool:charge', lanes: 4 }]);
   expect(await brake('set', keys.operator, { reason: 'again' })).toMatchObject({ status: 409, body: { reason: 'not_possible' } });
   await start('held-1');
   expect(await brake('release', keys.operator)).toMatchObject({ status: 200 });

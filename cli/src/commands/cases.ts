@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
-import { AssignCase, JSON_DEPTH_MAX, parseJson, ResolveCase, Step, topics, type Json, type Message } from '@holdfast/protocol';
-import { caseHistory, parseCaseName, readAlarms, readCases, type CaseView } from '../cases.js';
+import { AssignCase, JSON_DEPTH_MAX, parseJson, ResolveCase, topics, type Asking, type Json } from '@holdfast/protocol';
+import { caseHistory, parseCaseName, readAlarms, readCases, type CaseName, type CaseView } from '../cases.js';
 import { CliError, EXIT } from '../failure.js';
 import { momentMs } from '../moment.js';
 import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
@@ -103,7 +103,7 @@ async function show(name: string, { json }: { json?: boolean }): Promise<void> {
 
 async function assign(name: string, owner: string, options: { id?: string; as?: string; role?: string[]; json?: boolean }): Promise<void> {
   const asked = askedAs(options);
-  await decide(name, options, asked, (found) => AssignCase({ command: asked.id, step: Step.parse(found.step), attempt: found.attempt, owner: owner === '-' ? null : owner, by: operatorOf(options) }));
+  await decide(name, options, asked, (of) => AssignCase({ command: asked.id, ...of, owner: owner === '-' ? null : owner, by: operatorOf(options) }));
 }
 
 async function resolve(name: string, options: ResolveOptions): Promise<void> {
@@ -111,11 +111,10 @@ async function resolve(name: string, options: ResolveOptions): Promise<void> {
   if ((options.applied === undefined) === (options.notApplied === undefined)) throw new CliError('say what you found: --applied [result] or --not-applied');
   const verdict = options.applied === undefined ? ({ status: 'not_applied' } as const) : ({ status: 'applied', result: resultOf(options.applied) } as const);
   const readAt = options.readAt === undefined ? undefined : momentMs(options.readAt, '--read-at');
-  await decide(name, options, asked, (found) =>
+  await decide(name, options, asked, (of) =>
     ResolveCase({
       command: asked.id,
-      step: Step.parse(found.step),
-      attempt: found.attempt,
+      ...of,
       verdict,
       reason: options.reason,
       evidence: options.evidence,
@@ -134,12 +133,12 @@ function resultOf(text: string | boolean): Json {
 }
 
 /** Sends a command about a case, and says what came of it. Exit code 1 when it was refused. */
-async function decide(name: string, { json }: { json?: boolean }, asked: Asked, message: (found: CaseView) => Message): Promise<void> {
+async function decide(name: string, { json }: { json?: boolean }, asked: Asked, message: (of: Pick<CaseName, 'step' | 'attempt'>) => Asking): Promise<void> {
   const { brokers } = await findStack('.');
-  const found = await find(brokers, name);
-  const answer = await command({ brokers, answersOn: topics.reconciliationEvents, run: found.run, tenant: found.tenant, asked, message: message(found) });
+  const { run, ...of } = parseCaseName(name);
+  const answer = await command({ brokers, answersOn: topics.reconciliationEvents, run, asked, message: message(of), known: async () => ({ tenant: (await find(brokers, name)).tenant }) });
   const refused = answer.type === 'CaseCommandRefused';
-  print(json === true, { case: found.case, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `${found.case}: ${said(answer.type, answer.data)}`));
+  print(json === true, { case: name, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `${name}: ${said(answer.type, answer.data)}`));
   if (refused) process.exitCode = EXIT.no;
 }
 

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { CompensateRun, DecideCompensation, Digest, Step, topics, type Json, type Message } from '@holdfast/protocol';
+import { CompensateRun, DecideCompensation, Digest, Step, topics, type Asking, type Json } from '@holdfast/protocol';
 import type { Preview } from '@holdfast/compensation/domain';
 import { CliError, EXIT } from '../failure.js';
 import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
@@ -69,7 +69,7 @@ async function compensate(run: string, options: CompensateOptions): Promise<void
     if (seen.refused !== null) process.exitCode = EXIT.no;
     return;
   }
-  await tell(brokers, run, found.tenant, named, CompensateRun(asked), options.json);
+  await tell(brokers, run, named, CompensateRun(asked), async () => ({ tenant: found.tenant }), options.json);
 }
 
 function previewed(run: string, { refused, would, unsettled, then }: Preview): string {
@@ -101,18 +101,22 @@ async function show(run: string, { json }: { json?: boolean }): Promise<void> {
 async function decide(run: string, step: string, decision: 'approve' | 'reject', options: Deciding & { reason?: string }): Promise<void> {
   const shown = options.digest === undefined ? undefined : digestOf(options.digest);
   const { brokers } = await findStack('.');
-  const found = await findPlans(brokers, run);
-  const item = viewsOf(found).at(0)?.effects.find((each) => each.step === step);
-  if (item === undefined) throw new CliError(`step ${step} of run ${run} is in no plan`);
   const asked = askedAs(options);
-  // Exactly what was shown, to whoever decides or at least to this command: should it have changed since, it is refused.
-  const digest = shown ?? (item.digest === null ? undefined : Digest.parse(item.digest));
-  await tell(brokers, run, found.tenant, asked, DecideCompensation({ command: asked.id, by: operatorOf(options), step: stepOf(step), decision, ...(digest === undefined ? {} : { digest }), ...(options.reason === undefined ? {} : { reason: options.reason }) }), options.json);
+  const message = (digest: Digest | undefined): Asking =>
+    DecideCompensation({ command: asked.id, by: operatorOf(options), step: stepOf(step), decision, ...(digest === undefined ? {} : { digest }), ...(options.reason === undefined ? {} : { reason: options.reason }) });
+  const known = async (): Promise<{ tenant: string; message: Asking }> => {
+    const found = await findPlans(brokers, run);
+    const item = viewsOf(found).at(0)?.effects.find((each) => each.step === step);
+    if (item === undefined) throw new CliError(`step ${step} of run ${run} is in no plan`);
+    // Exactly what was shown, to whoever decides or at least to this command: should it have changed since, it is refused.
+    return { tenant: found.tenant, message: message(shown ?? (item.digest === null ? undefined : Digest.parse(item.digest))) };
+  };
+  await tell(brokers, run, asked, message(shown), known, options.json);
 }
 
 /** Sends a command about a run's plans, and says what came of it. Exit code 1 when it was refused. */
-async function tell(brokers: readonly string[], run: string, tenant: string, asked: Asked, message: Message, json: boolean | undefined): Promise<void> {
-  const answer = await command({ brokers, answersOn: topics.compensationEvents, run, tenant, asked, message });
+async function tell(brokers: readonly string[], run: string, asked: Asked, message: Asking, known: () => Promise<{ tenant: string; message?: Asking }>, json: boolean | undefined): Promise<void> {
+  const answer = await command({ brokers, answersOn: topics.compensationEvents, run, asked, message, known });
   const refused = answer.type === 'PlanCommandRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : said(run, answer.type, answer.data)));
   if (refused) process.exitCode = EXIT.no;

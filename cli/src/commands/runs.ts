@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message, type Operator } from '@holdfast/protocol';
+import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Asking, type Json, type Operator } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
@@ -123,17 +123,17 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   print(json === true, run, () => people(run));
 }
 
-const decide = (run: string, options: Acting, message: (id: string, by: Operator) => Message): Promise<void> => {
+const decide = (run: string, options: Acting, message: (id: string, by: Operator) => Asking): Promise<void> => {
   const asked = askedAs(options);
   return act(run, options, asked, message(asked.id, operatorOf(options)), topics.operatorCommands);
 };
 
 /** Sends something about a run, and says what came of it. Exit code 1 when it was refused. */
-async function act(run: string, { json }: { json?: boolean | undefined }, asked: Asked, message: Message, on: string): Promise<void> {
+async function act(run: string, { json }: { json?: boolean | undefined }, asked: Asked, message: Asking, on: string): Promise<void> {
   const { brokers } = await findStack('.');
   const known = await showRun(brokers, run);
   if (known === null) throw new CliNo(await whyNone(brokers, run));
-  const answer = await command({ brokers, answersOn: topics.runEvents, run, tenant: String(known['tenant']), asked, message, on });
+  const answer = await command({ brokers, answersOn: topics.runEvents, run, asked, message, on, known: async () => ({ tenant: String(known['tenant']) }) });
   const refused = answer.type === 'InputRefused';
   print(json === true, { run, event: answer.type, ...answer.data }, () => (refused ? `refused (${String(answer.data['reason'])}): ${String(answer.data['message'])}` : `run ${run}: ${answer.type}${answer.type === 'RunForked' ? ` as ${String(answer.data['run'])}, from step ${String(answer.data['from'])}` : ''}`));
   if (refused) process.exitCode = EXIT.no;

@@ -1,4 +1,5 @@
 export * from './compensation.js';
+export * from './answer.js';
 export * from './audit.js';
 export * from './contract.js';
 export * from './effect.js';

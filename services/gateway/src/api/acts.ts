@@ -1,5 +1,5 @@
 import { Controller, Inject } from '@nestjs/common';
-import { CancelRun, ForkRun, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Json, type Message } from '@holdfast/protocol';
+import { CancelRun, ForkRun, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Asking, type Json } from '@holdfast/protocol';
 import { z } from 'zod';
 import { endpoint, Serves, type Answer, type Call, type CallOf } from '../http/endpoint.js';
 import { Problem } from '../http/problem.js';
@@ -63,7 +63,7 @@ export class ActsController {
     const { params: { run }, principal, command: id, query: { waitMs }, signal, body } = call;
     await this.queries.runOr404(principal.tenant, run);
     const message = SignalRun({ signal: id, name: body.name, payload: body.payload as Json });
-    const answer = await this.commands.once({ topic: topics.agentIntents, run, principal, id, message, waitMs, signal, answers: ({ type, data }) => (type === 'SignalReceived' && data['signal'] === id) || (type === 'InputRefused' && data['id'] === id) });
+    const answer = await this.commands.once({ topic: topics.agentIntents, run, principal, id, message, waitMs, signal });
     return decided(answer, id, locationOf(run));
   }
 
@@ -106,7 +106,7 @@ export class ActsController {
     return this.#operate(call, ForkRun({ command, by: operatorOf(principal), run: id, ...(from === undefined ? {} : { from }), ...(input === undefined ? {} : { input: input as Json }) }));
   }
 
-  async #operate({ params: { run }, principal, command: id, query: { waitMs }, signal }: RunCall, message: Message): Promise<Answer> {
+  async #operate({ params: { run }, principal, command: id, query: { waitMs }, signal }: RunCall, message: Asking): Promise<Answer> {
     await this.queries.runOr404(principal.tenant, run);
     return decided(await this.commands.operate({ run, principal, id, message, waitMs, signal }), id, locationOf(run));
   }

@@ -1,11 +1,11 @@
 import { Controller, Inject } from '@nestjs/common';
-import { BrakeTarget, brakeKey, brakeStream, ReleaseBrake, SetBrake, type Message } from '@holdfast/protocol';
+import { BrakeTarget, brakeKey, brakeStream, ReleaseBrake, SetBrake, type Asking } from '@holdfast/protocol';
 import { z } from 'zod';
 import type { Principal } from '../domain/access.js';
-import { isOfTenant, parseBrakeName, type BrakeView } from '../domain/brake-view.js';
+import { eventOf, isOfTenant, parseBrakeName, type BrakeView } from '../domain/brake-view.js';
 import { endpoint, ok, Serves, type Answer, type Call, type CallOf } from '../http/endpoint.js';
 import { Problem } from '../http/problem.js';
-import { Commands, operatorOf } from './commands.js';
+import { answering, Commands, operatorOf } from './commands.js';
 import { Queries } from './queries.js';
 import { iso, Pending, Time, WaitMs } from './shapes.js';
 
@@ -78,11 +78,13 @@ export class BrakesController {
     return this.#tell(call, ReleaseBrake({ command, by: operatorOf(principal), target }));
   }
 
-  /** Each lane decides for itself. Those that have answered this very command already are not asked again. */
-  async #tell({ params: { brake: target }, query: { waitMs }, principal, command: id, signal }: BrakeCall, message: Message): Promise<Answer> {
+  /** Each lane decides for itself. Those that have answered this very command already are not asked again; where one has answered another by this id, none is. */
+  async #tell({ params: { brake: target }, query: { waitMs }, principal, command: id, signal }: BrakeCall, message: Asking): Promise<Answer> {
     this.#mayHold(principal, target);
     const name = brakeKey(target);
-    const told = new Set((await this.queries.brakes(name)).flatMap(({ lane, view }) => (view.command === id ? [lane] : [])));
+    const before = await this.queries.brakesUnder(id);
+    for (const { view } of before) answering(message, eventOf(view));
+    const told = new Set(before.map(({ lane }) => lane));
     const asked = Array.from({ length: this.lanes }, (_, lane) => lane).filter((lane) => !told.has(lane));
     const heard = await Promise.all(asked.map((lane) => this.commands.operate({ run: brakeStream(lane), lane, principal, id, message, waitMs, signal })));
     const refusal = heard.find((answer) => answer?.type === 'InputRefused');

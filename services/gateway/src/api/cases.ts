@@ -1,5 +1,5 @@
 import { Controller, Inject } from '@nestjs/common';
-import { AssignCase, Attempt, EffectStep, Name, ResolveCase, RunId, type Json, type Message } from '@holdfast/protocol';
+import { AssignCase, Attempt, EffectStep, Name, ResolveCase, RunId, type Asking, type Json } from '@holdfast/protocol';
 import { z } from 'zod';
 import { outOfScope } from '../domain/access.js';
 import type { CaseView } from '../domain/case-view.js';
@@ -102,7 +102,7 @@ export class CasesController {
     );
   }
 
-  async #decide(call: CaseCall, message: Message): Promise<Answer> {
+  async #decide(call: CaseCall, message: Asking): Promise<Answer> {
     const { params: { case: of }, principal, command: id, query: { waitMs }, signal } = call;
     const { tool } = await this.#find(principal.tenant, of);
     const barred = outOfScope(principal, { tool: tool.name });

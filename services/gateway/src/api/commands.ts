@@ -1,4 +1,4 @@
-import { encodeHeaders, topics, VALUE_BYTES_MAX, type Json, type Message } from '@holdfast/protocol';
+import { askedUnder, encodeHeaders, otherThan, topics, VALUE_BYTES_MAX, type Asking, type Json, type Message } from '@holdfast/protocol';
 import { crashPoint, inHand, type LogWriter } from '@holdfast/runtime';
 import type { Principal } from '../domain/access.js';
 import { Problem } from '../http/problem.js';
@@ -21,6 +21,9 @@ export interface Ask {
   /** The partition, where the key does not say it. */
   readonly lane?: number | undefined;
 }
+
+/** What is answered by the event that carries its id. */
+export type Once = Omit<Ask, 'answers' | 'message'> & { readonly message: Asking };
 
 export type Answered = { readonly type: string; readonly data: { readonly [member: string]: Json } };
 
@@ -65,18 +68,25 @@ export class Commands {
     return { type: told.type, data: told.data };
   }
 
-  /** As `ask`, for what is known by its id: asked again, it gets the answer that it got. */
-  async once(ask: Ask): Promise<Answered | null> {
-    const known = await this.queries.answerTo(ask.run, ask.id);
-    return known === null ? this.ask(ask) : { type: known.type, data: JSON.parse(known.data) as Answered['data'] };
+  /** As `ask`, for what is known by its id: asked again, it gets the answer that it got. @throws Problem idempotency-key-reused */
+  async once(ask: Once): Promise<Answered | null> {
+    const events = (await this.queries.eventsUnder(ask.run, ask.id)).map(({ type, data }) => ({ type, data: JSON.parse(data) as Answered['data'] }));
+    const answers = (told: Answered): boolean => askedUnder(told) === ask.id;
+    const answer = events.find(answers) ?? (await this.ask({ ...ask, answers }));
+    return answer === null ? null : answering(ask.message, answer);
   }
 
   /** An operator's command. */
-  operate(ask: Omit<Ask, 'topic' | 'answers'>): Promise<Answered | null> {
-    return this.once({ ...ask, topic: topics.operatorCommands, answers: ({ data }) => data['command'] === ask.id || causedBy(data['cause'], ask.id) });
+  operate(ask: Omit<Once, 'topic'>): Promise<Answered | null> {
+    return this.once({ ...ask, topic: topics.operatorCommands });
   }
 }
 
-const causedBy = (cause: Json | undefined, command: string): boolean => typeof cause === 'object' && cause !== null && 'command' in cause && cause['command'] === command;
+/** A key is kept for a day, what was decided under it is for ever. @throws Problem idempotency-key-reused */
+export function answering(message: Asking, answer: Answered): Answered {
+  const other = otherThan(message, answer);
+  if (other !== null) throw new Problem('idempotency-key-reused', `this Idempotency-Key named another command (${other}); choose a new one`);
+  return answer;
+}
 
 export const operatorOf = ({ name, roles }: Principal): { name: string; roles: string[] } => ({ name, roles: [...roles] });

@@ -144,9 +144,15 @@ export class Queries {
     return row === undefined ? null : (JSON.parse(row.doc) as PlanView);
   }
 
-  /** What each lane decided last, of all brakes or of one. */
-  async brakes(name?: string): Promise<{ lane: number; view: BrakeView }[]> {
-    const rows = await this.rows<{ lane: number; doc: string }>((schema) => `select lane, doc from ${schema}.brake where case when $1::text is null then is_set else name = $1 end order by name, lane limit 10000`, [name ?? null]);
+  /** The brakes that each lane has set. */
+  async brakes(): Promise<{ lane: number; view: BrakeView }[]> {
+    const rows = await this.rows<{ lane: number; doc: string }>((schema) => `select lane, doc from ${schema}.brake where is_set order by name, lane limit 10000`, []);
+    return rows.map(({ lane, doc }) => ({ lane, view: JSON.parse(doc) as BrakeView }));
+  }
+
+  /** What lanes decided last of a brake, where a command led to it. */
+  async brakesUnder(command: string): Promise<{ lane: number; view: BrakeView }[]> {
+    const rows = await this.rows<{ lane: number; doc: string }>((schema) => `select lane, doc from ${schema}.brake where doc::json ->> 'command' = $1`, [command]);
     return rows.map(({ lane, doc }) => ({ lane, view: JSON.parse(doc) as BrakeView }));
   }
 
@@ -162,10 +168,9 @@ export class Queries {
     return row === undefined || view?.kind !== 'wait' ? null : { tenant: row.tenant, wait: view };
   }
 
-  /** The event that answers a command about a run, where it is there already. */
-  async answerTo(run: string, command: string): Promise<EventRow | null> {
-    const [row] = await this.rows<EventRow>((schema) => `select ${EVENT} from ${schema}.event where subject = $1 and command = $2 order by version limit 1`, [run, command]);
-    return row ?? null;
+  /** Events of a run that name a command. */
+  async eventsUnder(run: string, command: string): Promise<EventRow[]> {
+    return this.rows<EventRow>((schema) => `select ${EVENT} from ${schema}.event where subject = $1 and command = $2 order by version limit 100`, [run, command]);
   }
 
   /** Events of a run behind a position, in order, with the position behind each. */

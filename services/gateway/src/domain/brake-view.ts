@@ -1,4 +1,4 @@
-import { brakeKey, type BrakeTarget, type Instant, type MessageOf, type runMessages } from '@holdfast/protocol';
+import { brakeKey, BrakeReleased, BrakeSet, type BrakeTarget, type Instant, type Json, type MessageOf, type runMessages, type Told } from '@holdfast/protocol';
 
 export type BrakeEvent = Extract<MessageOf<(typeof runMessages)[number]>, { type: 'BrakeSet' | 'BrakeReleased' }>;
 
@@ -17,6 +17,12 @@ export function brakeOf({ type, data }: BrakeEvent): BrakeView {
   const { target, by, command, at } = data;
   return { name: brakeKey(target), target, isSet: type === 'BrakeSet', by: by.name, reason: type === 'BrakeSet' ? data.reason : null, command, at };
 }
+
+/** The event that it shows, but for the roles of who decided. */
+export const eventOf = ({ target, isSet, by: name, reason, command, at }: BrakeView): Told => ({
+  type: isSet ? BrakeSet.type : BrakeReleased.type,
+  data: { target: target as Json, by: { name, roles: [] }, command, at, ...(reason === null ? {} : { reason }) },
+});
 
 /** Whose brakes a principal may see and set: its own tenant's; those of tools and agents are the deployment's. */
 export const isOfTenant = (target: BrakeTarget, tenant: string): boolean => target.kind !== 'tenant' || target.name === tenant;
