@@ -44,7 +44,7 @@ export interface CaseName {
 }
 
 export function parseCaseName(name: string): CaseName {
-  const [, run, text, attempt] = /^(.+)\/([1-9][\d.]*)\/(\d+)$/.exec(name) ?? [];
+  const [, run, text, attempt] = /^(.+)\/([1-9][\d.]*(?:~\d+)?)\/(\d+)$/.exec(name) ?? [];
   const step = EffectStep.safeParse(text);
   if (run === undefined || !step.success) throw new CliError(`"${name}" names no case: a case is RUN/STEP/ATTEMPT, as \`holdfast cases list\` prints it`);
   return { run, step: step.data, attempt: Number(attempt) };
