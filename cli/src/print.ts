@@ -28,7 +28,7 @@ export const brief = (value: unknown): string => cut(value, 60);
 /** After a few words on a line of its own. */
 export const oneLine = (value: unknown): string => cut(value, 160);
 /** Where it is what one came to see. */
-export const whole = (value: unknown): string => cut(value, 4000);
+export const atLength = (value: unknown): string => cut(value, 4000);
 
 export function paint(phase: string): string {
   switch (phase) {

@@ -5,7 +5,7 @@ import { CliError, EXIT } from '../failure.js';
 import { momentMs } from '../moment.js';
 import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
-import { paint, print, table, whole } from '../print.js';
+import { atLength, paint, print, table } from '../print.js';
 import { findStack } from '../stack-file.js';
 
 interface ListOptions extends PageOptions {
@@ -96,7 +96,7 @@ async function show(name: string, { json }: { json?: boolean }): Promise<void> {
   const history = await caseHistory(brokers, found.run, found.step, found.attempt);
   print(json === true, { ...found, history }, () => {
     const { case: _, ...facts } = found;
-    const lines = Object.entries(facts).filter(([, value]) => value !== null && !(Array.isArray(value) && value.length === 0)).map(([what, value]) => `${what.padEnd(13)} ${whole(value)}`);
+    const lines = Object.entries(facts).filter(([, value]) => value !== null && !(Array.isArray(value) && value.length === 0)).map(([what, value]) => `${what.padEnd(13)} ${atLength(value)}`);
     return [`case          ${found.case}`, ...lines, table(['at', 'event', 'what'], history.map(({ at, event, what }) => [at, event, what]))].join('\n');
   });
 }

@@ -8,7 +8,7 @@ import { CliError, CliNo, EXIT } from '../failure.js';
 import { askedAs, command, operatorOf, withCommandId, withOperator, type Asked } from '../operator.js';
 import { momentMs } from '../moment.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
-import { brief, oneLine, paint, print, table, whole } from '../print.js';
+import { atLength, brief, oneLine, paint, print, table } from '../print.js';
 import { replayRun } from '../replay-run.js';
 import { listRuns, phaseNamed } from '../runs.js';
 import { showRun, whyNone } from '../show-run.js';
@@ -183,6 +183,6 @@ function people(run: Record<string, unknown>): string {
     if (outcome?.status !== 'held') return [];
     return [`held       step ${step} (${tool}) since ${outcome.since ?? '?'}, not sent yet: ${outcome.why ?? '?'}${typeof outcome.until === 'string' ? `; fails unfired at ${outcome.until}` : ''}`];
   });
-  const end = run['ending'] === null ? [] : [`ending     ${whole(run['ending'])}`];
+  const end = run['ending'] === null ? [] : [`ending     ${atLength(run['ending'])}`];
   return [`run        ${String(run['run'])}`, ...facts, ...waits, ...held, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }
