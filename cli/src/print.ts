@@ -30,6 +30,13 @@ export const oneLine = (value: unknown): string => cut(value, 160);
 /** Where it is what one came to see. */
 export const atLength = (value: unknown): string => cut(value, 4000);
 
+/** Signs that a terminal takes as an order, or that show other text than there is. JSON lets them stand. */
+const UNSEEN = /[\u007f-\u009f\u2028\u2029\p{Cf}]/gu;
+const escaped = (text: string): string => Array.from({ length: text.length }, (_, at) => `\\u${text.charCodeAt(at).toString(16).padStart(4, '0')}`).join('');
+
+/** What a yes would allow, to its last sign, and the option that binds the yes to it. */
+export const toAllow = (tool: string, args: unknown, digest: string): string => `${tool} ${JSON.stringify(args).replaceAll(UNSEEN, escaped)} --digest ${digest}`;
+
 export function paint(phase: string): string {
   switch (phase) {
     case 'completed':

@@ -8,11 +8,12 @@ import { work } from './support/worker.js';
 
 jest.setTimeout(STACK_LIMIT_MS);
 
-const pay = defineTool({ name: 'pay', version: '1', effect: 'irreversible', owner: 'the desk', input: z.object({ cents: z.number() }), output: z.string(), execute: async ({ cents }) => `paid ${cents}` });
+const pay = defineTool({ name: 'pay', version: '1', effect: 'irreversible', owner: 'the desk', input: z.object({ cents: z.number(), memo: z.string().optional() }), output: z.string(), execute: async ({ cents }) => `paid ${cents}` });
 const clerk = defineAgent({
-  ...{ name: 'clerk', version: '2', input: z.object({ cents: z.number() }), output: z.string() },
-  run: async (run, { cents }) => {
-    if (cents > 1000) return run.call(pay, { cents }, { approval: await run.approval({ what: 'a large sum', tool: pay, args: { cents }, approvers: ['lead'] }) });
+  ...{ name: 'clerk', version: '2', input: z.object({ cents: z.number(), memo: z.string().optional() }), output: z.string() },
+  run: async (run, { cents, memo }) => {
+    const args = { cents, ...(memo === undefined ? {} : { memo }) };
+    if (cents > 1000) return run.call(pay, args, { approval: await run.approval({ what: 'a large sum', tool: pay, args, approvers: ['lead'] }) });
     if (cents < 0) throw new Error('nothing to pay');
     return run.call(pay, { cents });
   },
@@ -84,6 +85,20 @@ test('tail tells what happened to a run in its order, and ends where it shall no
   expect(events.map(({ type }) => type)).toEqual(expect.arrayContaining(['RunAccepted', 'EffectRequested', 'EffectDispatched', 'EffectSucceeded', 'RunFinished']));
   expect((await cli('tail', '--since', '1h', '--no-follow', '--type', 'RunFinished', '--tenant', 'default')).out.trim().split('\n')).toHaveLength(3);
   expect((await cli('tail', '--since', '1h', '--no-follow', '--tenant', 'other')).out).toBe('');
+});
+
+test('whoever approves is shown the arguments to their end, and approves what was shown', async () => {
+  const memo = `${'a quite usual note '.repeat(10)}\u009b2J\u202e to account 666`;
+  expect((await cli('runs', 'start', 'clerk', '--input', JSON.stringify({ cents: 5000, memo }), '--run-id', 'long')).code).toBe(0);
+  await stack.event('long', 'WaitStarted');
+  const [, digest = ''] = /^args long\/1 pay@1 .* --digest (\S+)$/m.exec((await cli('approvals', 'list')).out) ?? [];
+  const shown = `pay@1 {"cents":5000,"memo":"${'a quite usual note '.repeat(10)}\\u009b2J\\u202e to account 666"} --digest ${digest}`;
+  expect((await cli('approvals', 'list')).out.split('\n')).toContain(`args long/1 ${shown}`);
+  expect((await cli('runs', 'show', 'long')).out.split('\n')).toContain(`args       step 1 ${shown}`);
+  const approve = (...words: string[]) => cli('runs', 'approve', 'long', '1', '--as', 'kate', '--role', 'lead', ...words);
+  expect(await approve('--digest', digest.replace(/^./, (sign) => (sign === '0' ? '1' : '0')))).toMatchObject({ code: 1, out: expect.stringMatching(/other_scope/) });
+  expect((await approve('--digest', digest)).code).toBe(0);
+  expect((await cli('runs', 'show', 'long')).out).not.toMatch(/^args /m);
 });
 
 test('a command with its own id, given again, is answered as before and does nothing more', async () => {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
 import { listApprovals, type ApprovalRow } from '../approvals.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
-import { brief, print, table } from '../print.js';
+import { brief, print, table, toAllow } from '../print.js';
 import { findBrokers } from '../stack-file.js';
 
 export function addApprovals(program: Command): void {
@@ -19,7 +19,7 @@ export function addApprovals(program: Command): void {
   ).action(async ({ role, run, tenant, json, ...paging }: PageOptions & { role?: string; run?: string; tenant?: string; json?: boolean }) => {
     const all = await listApprovals(await findBrokers('.'), { role, run, tenant });
     const { page, next } = pageOf(all, ({ approval }) => approval, paging);
-    print(json === true, { approvals: page, next }, () => (page.length === 0 ? 'nothing waits for an approval' : [table(['run', 'step', 'what', 'call', 'with', 'amount', 'by', 'until'], page.map(row)), ...moreAfter(next)].join('\n')));
+    print(json === true, { approvals: page, next }, () => (page.length === 0 ? 'nothing waits for an approval' : [table(['run', 'step', 'what', 'call', 'with', 'amount', 'by', 'until'], page.map(row)), ...page.map(({ approval, tool, args, digest }) => `args ${approval} ${toAllow(tool, args, digest)}`), ...moreAfter(next)].join('\n')));
   });
 }
 

@@ -4,7 +4,7 @@ import type { Preview } from '@holdfast/compensation/domain';
 import { CliError, EXIT } from '../failure.js';
 import { askedAs, command, operatorOf, withOperator, type Asked } from '../operator.js';
 import { findPlans, previewOf, readPlans, viewsOf, type PlanView } from '../plans.js';
-import { brief, paint, print, table } from '../print.js';
+import { brief, paint, print, table, toAllow } from '../print.js';
 import { findStack } from '../stack-file.js';
 
 interface Acting {
@@ -17,7 +17,7 @@ interface Acting {
 interface Deciding extends Acting {
   readonly digest?: string;
 }
-const DIGEST = 'of the arguments that you were shown (`plans show --json`): others are refused (default: those of now)';
+const DIGEST = 'of the arguments that you were shown (`plans show`): others are refused (default: those of now)';
 
 interface CompensateOptions extends Acting {
   readonly step?: string[];
@@ -46,7 +46,7 @@ export function addPlans(program: Command): void {
 
 function digestOf(text: string): Digest {
   const parsed = Digest.safeParse(text);
-  if (!parsed.success) throw new CliError(`--digest "${text}" is none: \`holdfast plans show --json\` shows it with the arguments`);
+  if (!parsed.success) throw new CliError(`--digest "${text}" is none: \`holdfast plans show\` shows it with the arguments`);
   return parsed.data;
 }
 
@@ -95,8 +95,16 @@ async function show(run: string, { json }: { json?: boolean }): Promise<void> {
   const { brokers } = await findStack('.');
   const [view] = viewsOf(await findPlans(brokers, run));
   if (view === undefined) throw new CliError(`run ${run} has no plan: nothing of it was to be compensated so far`);
-  print(json === true, view, () => [`run ${view.run}, plan ${view.plan}: ${paint(view.status)} since ${view.since}`, ...view.causes, table(['step', 'tool', 'stands', 'answer', 'arguments', 'why'], view.effects.map((each) => [each.step, each.tool, each.stands, each.with ?? 'none', brief(each.args), each.approvers.length > 0 ? `by ${each.approvers.join(' or ')}: holdfast plans approve ${view.run} ${each.step}` : each.why]))].join('\n'));
+  print(json === true, view, () => planInWords(view));
 }
+
+export const planInWords = ({ run, plan, status, since, causes, effects }: PlanView): string =>
+  [
+    `run ${run}, plan ${plan}: ${paint(status)} since ${since}`,
+    ...causes,
+    table(['step', 'tool', 'stands', 'answer', 'arguments', 'why'], effects.map((each) => [each.step, each.tool, each.stands, each.with ?? 'none', brief(each.args), each.approvers.length > 0 ? `by ${each.approvers.join(' or ')}: holdfast plans approve ${run} ${each.step}` : each.why])),
+    ...effects.flatMap((each) => (each.approvers.length === 0 || each.digest === null ? [] : [`args ${each.step} ${toAllow(each.with ?? 'none', each.args, each.digest)}`])),
+  ].join('\n');
 
 async function decide(run: string, step: string, decision: 'approve' | 'reject', options: Deciding & { reason?: string }): Promise<void> {
   const shown = options.digest === undefined ? undefined : digestOf(options.digest);

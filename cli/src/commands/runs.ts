@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
 import type { Command } from 'commander';
-import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Asking, type Json, type Operator } from '@holdfast/protocol';
+import { CancelRun, DecideApproval, ForkRun, JSON_DEPTH_MAX, parseJson, PauseRun, RunId, SignalRun, Step, topics, UnpauseRun, UnquarantineRun, type Asking, type Json, type Operator, type Wait } from '@holdfast/protocol';
 import type { Replayed } from '@holdfast/sdk';
 import { exportRun } from '../export-run.js';
 import { CliError, CliNo, EXIT } from '../failure.js';
 import { askedAs, command, operatorOf, withCommandId, withOperator, type Asked } from '../operator.js';
 import { momentMs } from '../moment.js';
 import { moreAfter, pageOf, withPages, type PageOptions } from '../paging.js';
-import { atLength, brief, oneLine, paint, print, table } from '../print.js';
+import { atLength, brief, oneLine, paint, print, table, toAllow } from '../print.js';
 import { replayRun } from '../replay-run.js';
 import { listRuns, phaseNamed } from '../runs.js';
 import { showRun, whyNone } from '../show-run.js';
@@ -80,7 +80,7 @@ export function addRuns(program: Command): void {
   for (const decision of ['approve', 'reject'] as const) {
     acting(runs.command(`${decision} <run> <step>`).description(decision === 'approve' ? 'approve exactly what the wait at this step shows' : 'say no; the feedback reaches the agent'))
       .option('--feedback <text>', 'what the agent is told')
-      .option('--digest <digest>', 'of what you were shown: anything else is refused')
+      .option('--digest <digest>', 'of what you were shown (`approvals list`, `runs show`): anything else is refused')
       .option('--expires <time>', 'until when the approval may be used, RFC 3339')
       .action((run: string, step: string, options: Acting & { feedback?: string; digest?: string; expires?: string }) =>
         decide(run, options, (id, by) => DecideApproval({ command: id, by, step: stepOf(step), decision, ...(options.feedback === undefined ? {} : { feedback: options.feedback }), ...(options.digest === undefined ? {} : { digest: options.digest }), ...(options.expires === undefined ? {} : { expiresAt: momentMs(options.expires, '--expires') }) })),
@@ -179,10 +179,16 @@ function people(run: Record<string, unknown>): string {
     ({ step, tool, why, ...of }) => `unknown    step ${step} (${tool}): ${why}${of.case === null ? '' : `; case ${of.case} since ${of.since ?? '?'}, owner ${of.owner ?? 'nobody'}, next look ${of.nextLook ?? 'by a person'}`}`,
   );
   const waits = (run['waits'] as { step: string; kind: string; deadline: string | null }[]).map(({ step, kind, deadline }) => `waits      step ${step} for ${kind}${deadline === null ? '' : `, until ${deadline}`}`);
+  const asked = new Set((run['waits'] as { step: string }[]).map(({ step }) => step));
+  const allowed = (run['steps'] as { step: string; wait?: Wait }[]).flatMap(({ step, wait }) => {
+    if (wait?.kind !== 'approval' || !asked.has(step)) return [];
+    const { tool, args, digest } = wait.scope;
+    return [`args       step ${step} ${toAllow(`${tool.name}@${tool.version}`, args, digest)}`];
+  });
   const held = (run['steps'] as { step: string; tool?: string; outcome?: { status: string; since?: string; why?: string; until?: string | null } }[]).flatMap(({ step, tool = '', outcome }) => {
     if (outcome?.status !== 'held') return [];
     return [`held       step ${step} (${tool}) since ${outcome.since ?? '?'}, not sent yet: ${outcome.why ?? '?'}${typeof outcome.until === 'string' ? `; fails unfired at ${outcome.until}` : ''}`];
   });
   const end = run['ending'] === null ? [] : [`ending     ${atLength(run['ending'])}`];
-  return [`run        ${String(run['run'])}`, ...facts, ...waits, ...held, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
+  return [`run        ${String(run['run'])}`, ...facts, ...waits, ...allowed, ...held, ...unknown, ...end, table(['step', 'what', 'effect', 'outcome', 'attempts', 'arguments or result'], steps)].join('\n');
 }
