@@ -8,7 +8,7 @@ const belongs = {
 };
 
 export default tseslint.config(
-  { ignores: ['**/dist/**', '**/node_modules/**', '.holdfast/**', '.nx/**', '.scratch/**', 'jest.config.mjs', 'eslint.config.mjs', '**/*.mjs', '**/*.d.ts'] },
+  { ignores: ['**/dist/**', '**/node_modules/**', '.holdfast/**', '.nx/**', '.scratch/**', 'first.ts', 'first.js', 'jest.config.mjs', 'eslint.config.mjs', '**/*.mjs', '**/*.d.ts'] },
   ...tseslint.configs.strict,
   {
     files: ['**/*.ts', '**/*.tsx'],

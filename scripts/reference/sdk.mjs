@@ -88,7 +88,7 @@ function membersOf(name, declaration, declarationOf, faults) {
   const called = open.filter((each) => ts.isMethodSignature(each) || ts.isMethodDeclaration(each) || ts.isConstructorDeclaration(each));
   const held = open.filter((each) => !called.includes(each) && !saysItself(each));
   const nameOf = (each) => (ts.isConstructorDeclaration(each) ? `new ${name}` : each.name.getText());
-  const byName = Map.groupBy?.(called, nameOf) ?? called.reduce((all, each) => all.set(nameOf(each), [...(all.get(nameOf(each)) ?? []), each]), new Map());
+  const byName = called.reduce((all, each) => all.set(nameOf(each), [...(all.get(nameOf(each)) ?? []), each]), new Map());
   const wordsOf = (member, nodes) => {
     const doc = nodes.map(docOf).find((text) => text !== '') ?? inherited(declaration, member, declarationOf);
     // How an error is made is said by what it holds.
