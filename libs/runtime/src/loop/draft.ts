@@ -268,11 +268,10 @@ export class Draft<State, Event extends Message> implements Turn<State, Event>, 
   }
 
   #lookAt(stream: string, value: Omit<AgendaEntry, 'stream'>, looked: boolean): number | null {
-    const { open, dueAt } = value;
     const retryAt = this.timers.retryAt(stream);
-    if (open && retryAt !== null) return backedOff(value, retryAt);
+    if (retryAt !== null) return backedOff(value, retryAt);
     // What is still due after its turn waits for something outside: it is looked at again a little later, not at once.
-    return dueAt !== null && looked ? Math.max(dueAt, this.now + LOOK_AGAIN_MS) : dueAt;
+    return value.dueAt !== null && looked ? Math.max(value.dueAt, this.now + LOOK_AGAIN_MS) : value.dueAt;
   }
 
   /** The transaction is committed: the lane moves on. */

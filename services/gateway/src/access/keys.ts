@@ -1,7 +1,7 @@
 import { createHash, randomBytes, randomUUID, timingSafeEqual } from 'node:crypto';
 import type { DataSource } from 'typeorm';
 import type { Principal } from '../domain/access.js';
-import { rowsOf } from '../store/database.js';
+import { rowsOf, type Queries } from '../store/database.js';
 
 /** A key as lists show it: never its secret. Times in epoch milliseconds. */
 export interface KeyView {
@@ -85,11 +85,15 @@ export class Keys {
   ) {}
 
   /** `command`: names what asks for it. @throws KeyMade where that has been done */
-  async create({ tenant, name, roles, tools, amountMax, expiresAt }: NewKey, command: string = randomUUID()): Promise<MadeKey> {
+  create(of: NewKey, command: string = randomUUID()): Promise<MadeKey> {
+    return this.#make(this.database, of, command);
+  }
+
+  async #make(on: Queries, { tenant, name, roles, tools, amountMax, expiresAt }: NewKey, command: string): Promise<MadeKey> {
     const id = hashOf(command).slice(0, 12);
     const secret = randomBytes(32).toString('base64url');
     const [row] = await rowsOf<Row>(
-      this.database,
+      on,
       `insert into api_key (id, tenant, name, secret_hash, roles, tools, amount_max, created_at, expires_at) values ($1, $2, $3, $4, $5, $6, $7, $8, $9) on conflict (id) do nothing returning *`,
       [id, tenant, name, hashOf(secret), roles, tools ?? null, amountMax ?? null, this.now(), expiresAt ?? null],
     );
@@ -107,9 +111,12 @@ export class Keys {
     const old = (await this.list(tenant)).find((key) => key.id === id && key.revokedAt === null);
     if (old === undefined) return null;
     const { tools, amountMax, expiresAt, ...rest } = old;
-    const made = await this.create({ ...rest, tools: tools ?? undefined, amountMax: amountMax ?? undefined, expiresAt: expiresAt ?? undefined }, command);
-    await this.database.query('update api_key set expires_at = least(coalesce(expires_at, $2), $2) where id = $1', [id, this.now() + graceMs]);
-    return made;
+    // Both or neither: whoever asks again under the same command finds it done.
+    return this.database.transaction(async (tx) => {
+      const made = await this.#make(tx, { ...rest, tools: tools ?? undefined, amountMax: amountMax ?? undefined, expiresAt: expiresAt ?? undefined }, command);
+      await tx.query('update api_key set expires_at = least(coalesce(expires_at, $2), $2) where id = $1', [id, this.now() + graceMs]);
+      return made;
+    });
   }
 
   /** From now on it opens nothing. False where there is no such key that works. */

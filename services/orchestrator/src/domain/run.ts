@@ -323,7 +323,8 @@ function evolveOne(run: Run, event: RunEvent): Run {
       const refused = new Map(known.refused).set(event.data.token, event.data.fence ?? null);
       const { bound, boundGroup = [] } = event.data;
       const steps = new Map(known.steps);
-      for (const [call, group] of bound === undefined ? boundGroup.map((each) => [each, groupOf(each.step)] as const) : [[bound, null] as const]) if (!steps.has(call.step)) steps.set(call.step, boundStep(call, group));
+      const fired = bound === undefined ? boundGroup.map((call) => boundStep(call, groupOf(call.step))) : [boundStep(bound, null)];
+      for (const state of fired) if (!steps.has(state.call.step)) steps.set(state.call.step, state);
       return { ...known, refused, steps };
     }
     case 'RunFinished':
